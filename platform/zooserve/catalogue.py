@@ -1,0 +1,196 @@
+"""The catalogue: every public model, declared once, in `zoo.yaml`.
+
+The router, the CLI, the tests and the demo read this file's models from here; nobody else keeps a list.
+A bad file fails at load, naming the line and the field.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+__all__ = ["Catalogue", "CatalogueError", "Limits", "Model", "SloClass", "Task", "UnknownModel", "load_catalogue"]
+
+Task = Literal["embed", "rerank", "classify", "rag_query", "chat"]
+SloClass = Literal["interactive", "bulk"]
+
+
+class CatalogueError(ValueError):
+    """The catalogue file cannot be used; the message names the file, the line and the field."""
+
+
+class UnknownModel(KeyError):
+    """No model, alias or version of this name; `nearest` are the names that look most like it."""
+
+    def __init__(self, name: str, nearest: list[str]) -> None:
+        super().__init__(name)
+        self.name = name
+        self.nearest = nearest
+
+
+class _Entry(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Limits(_Entry):
+    """What one request may bring."""
+
+    max_tokens: Annotated[int, Field(gt=0)]
+    """Tokens of one text, special tokens counted: for chat, prompt and answer together."""
+    max_items: Annotated[int, Field(gt=0)] = 1
+    """Texts of one request (documents, for rerank)."""
+    max_request_tokens: Annotated[int, Field(gt=0)] = 300_000
+    """Tokens of one request, all its texts together."""
+    max_completion_tokens: Annotated[int, Field(gt=0)] | None = None
+    """Chat: what an answer is clamped to, and gets when the caller names no bound."""
+
+
+class Model(_Entry):
+    """One public model: what it is called, what it takes, and where it runs."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    task: Task
+    runs_on: Literal["zoo", "leaf"]
+    triton: Mapping[SloClass, str]
+    """The Triton model per SLO class: an ensemble in the zoo, a decoupled model on the leaf."""
+    encoder: Mapping[SloClass, str] | None = None
+    """The Triton model that takes token ids, for callers who bring their own tokens."""
+    tokenizer: str | None = None
+    """tokenizer.json, relative to the model repository; the router counts tokens with it."""
+    chat_template: str | None = None
+    """Jinja template, relative to the model repository."""
+    default_system_prompt: str | None = None
+    """Chat: put in front when the caller sends no system message."""
+    aliases: tuple[str, ...] = ()
+    version: Annotated[int, Field(gt=0)] = 1
+    required: bool = False
+    """The router is ready only when every required model is."""
+    buckets: tuple[int, ...] = ()
+    """The lengths that the tokenizer stage pads to, in tokens; each is warmed and probed."""
+    chunk_rows: Annotated[int, Field(gt=0)] = 32
+    """Texts that the router puts into one request to Triton."""
+    limits: Limits
+    dimensions: int | None = None
+    labels: tuple[str, ...] = ()
+    kv_bytes_per_token: int | None = None
+    kv_budget_tokens: int | None = None
+    """Chat: prompt and granted answer tokens that may be in flight on the leaf."""
+    licence: str
+    source: str
+    description: str = ""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if "interactive" not in self.triton:
+            raise ValueError("triton needs an `interactive` model")
+        if self.task == "classify" and not self.labels:
+            raise ValueError("a classify model needs `labels`")
+        if self.task in ("embed", "rag_query") and self.dimensions is None:
+            raise ValueError(f"a model of task {self.task} needs `dimensions`")
+        if self.task == "chat" and (self.tokenizer is None or self.chat_template is None):
+            raise ValueError("a chat model needs `tokenizer` and `chat_template`")
+        if self.task == "chat" and self.kv_budget_tokens is None:
+            raise ValueError("a chat model needs `kv_budget_tokens`")
+        return self
+
+    def triton_model(self, slo_class: SloClass) -> str:
+        """The Triton model for this class; a model without a bulk twin serves bulk from the interactive one."""
+        return self.triton.get(slo_class) or self.triton["interactive"]
+
+    def encoder_model(self, slo_class: SloClass) -> str | None:
+        """The Triton model that takes token ids for this class, if there is one."""
+        if self.encoder is None:
+            return None
+        return self.encoder.get(slo_class) or self.encoder["interactive"]
+
+
+class _File(_Entry):
+    models: tuple[Model, ...]
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """The models of one file, found by name, alias or `name@version`."""
+
+    models: tuple[Model, ...]
+
+    def __iter__(self) -> Iterator[Model]:
+        return iter(self.models)
+
+    def names(self) -> list[str]:
+        """Every name and alias, in the file's order."""
+        return [name for model in self.models for name in (model.name, *model.aliases)]
+
+    def of_task(self, task: Task) -> list[Model]:
+        """The models of one task, in the file's order; the first is the task's default."""
+        return [model for model in self.models if model.task == task]
+
+    def resolve(self, wanted: str) -> Model:
+        """The model behind a name, an alias or `name@version`.
+
+        Raises UnknownModel with the nearest names when there is none.
+        """
+        name, _, pin = wanted.partition("@")
+        for model in self.models:
+            if name == model.name or name in model.aliases:
+                if pin and pin != str(model.version):
+                    raise UnknownModel(wanted, [f"{model.name}@{model.version}"])
+                return model
+        raise UnknownModel(wanted, difflib.get_close_matches(name, self.names(), n=3, cutoff=0.3))
+
+
+def load_catalogue(path: Path) -> Catalogue:
+    """Read and check a catalogue file. Raises CatalogueError naming file, line and field."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        document = YAML(typ="rt").load(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise CatalogueError(
+            f"{path}: cannot be read ({exc.strerror}). Run from the checkout, or set ZOOSERVE_CATALOGUE."
+        ) from exc
+    except YAMLError as exc:
+        raise CatalogueError(f"{path}: not valid YAML: {exc}") from exc
+    try:
+        parsed = _File.model_validate(document)
+    except ValidationError as exc:
+        raise CatalogueError(_first_fault(path, document, exc)) from exc
+    _refuse_duplicates(path, document, parsed.models)
+    return Catalogue(parsed.models)
+
+
+def _first_fault(path: Path, document: Any, exc: ValidationError) -> str:
+    fault = exc.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in fault["loc"]) or "(top level)"
+    return f"{path}:{_line_of(document, fault['loc'])}: {where}: {fault['msg']}"
+
+
+def _line_of(node: Any, loc: tuple[int | str, ...]) -> int:
+    """The 1-based line of the deepest part of `loc` that the document really has."""
+    line = 1
+    for part in loc:
+        marks = getattr(node, "lc", None)
+        if marks is None:
+            return line
+        line = int(marks.line) + 1
+        try:
+            position = marks.item(part) if isinstance(part, int) else marks.key(part)
+            line = int(position[0]) + 1
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            return line
+    return line
+
+
+def _refuse_duplicates(path: Path, document: Any, models: tuple[Model, ...]) -> None:
+    owners: dict[str, str] = {}
+    for index, model in enumerate(models):
+        for name in (model.name, *model.aliases):
+            if name in owners:
+                line = _line_of(document, ("models", index, "name"))
+                raise CatalogueError(f"{path}:{line}: models.{index}: {name!r} is already taken by {owners[name]!r}")
+            owners[name] = model.name

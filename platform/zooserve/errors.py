@@ -1,0 +1,193 @@
+"""Everything this platform refuses or fails to do, as one small tree without HTTP in it.
+
+    ZooserveError
+    ├── ServingError             a request was refused or failed
+    │   ├── BadInput             the request cannot be right; sending it again will not help
+    │   │   ├── InputTooLong     more tokens than the model reads
+    │   │   ├── TooManyItems     more inputs than one request may bring
+    │   │   ├── Unsupported      a parameter the backend of this model does not have
+    │   │   └── TemplateFailed   the chat template raised on these messages
+    │   ├── BodyTooLarge         the body passed the cap while it was read
+    │   ├── ModelNotFound        nobody serves this name, or not at this version
+    │   ├── RouteNotFound        no such path
+    │   ├── MethodNotAllowed     the path exists, not with this method
+    │   ├── Overloaded           at the limit of work in flight; retrying later may work
+    │   ├── BackendUnavailable   the server behind this model cannot be reached or is not ready
+    │   ├── BackendFailed        the server behind this model answered with a failure
+    │   └── DeadlineExceeded     the total time budget ran out
+    └── SetupError               the platform cannot be set up or started as asked
+        ├── PortTaken            another process listens there
+        ├── AlreadyRunning       this state folder belongs to a running platform
+        ├── NotRunning           no platform runs from this state folder
+        ├── MissingPart          a binary, library or weight is not there
+        ├── WrongHash            a file is not the one that was pinned
+        ├── DownloadFailed       a package could not be fetched whole
+        ├── DiskFull             no room left for what was being written
+        └── ServerFailed         a server did not start, or ended by itself
+
+Messages say what was wrong and what to do next. Status codes live at the edge (`zooserve_router.dialects`).
+"""
+
+__all__ = [
+    "AlreadyRunning",
+    "BackendFailed",
+    "BackendUnavailable",
+    "BadInput",
+    "BodyTooLarge",
+    "DeadlineExceeded",
+    "DiskFull",
+    "DownloadFailed",
+    "InputTooLong",
+    "MethodNotAllowed",
+    "MissingPart",
+    "ModelNotFound",
+    "NotRunning",
+    "Overloaded",
+    "PortTaken",
+    "RouteNotFound",
+    "ServerFailed",
+    "ServingError",
+    "SetupError",
+    "TemplateFailed",
+    "TooManyItems",
+    "Unsupported",
+    "WrongHash",
+    "ZooserveError",
+]
+
+
+class ZooserveError(Exception):
+    """Root of everything raised on purpose."""
+
+
+class ServingError(ZooserveError):
+    """A request was refused or failed.
+
+    `param` names the field of the request at fault, `code` the machine-readable reason, where there is one.
+    """
+
+    code: str | None = None
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.code = code or type(self).code
+
+
+class BadInput(ServingError):
+    """The request cannot be right; sending it again will not help."""
+
+    code = "invalid_value"
+
+
+class InputTooLong(BadInput):
+    """More tokens than the model reads."""
+
+    code = "context_length_exceeded"
+
+
+class TooManyItems(BadInput):
+    """More inputs than one request may bring."""
+
+    code = "too_many_items"
+
+
+class Unsupported(BadInput):
+    """A parameter that the backend of this model does not have."""
+
+    code = "unsupported_parameter"
+
+
+class TemplateFailed(BadInput):
+    """The chat template raised on these messages."""
+
+    code = "template_failed"
+
+
+class BodyTooLarge(ServingError):
+    """The body passed the cap while it was read."""
+
+    code = "body_too_large"
+
+
+class ModelNotFound(ServingError):
+    """Nobody serves this name, or not at this version."""
+
+    code = "model_not_found"
+
+
+class RouteNotFound(ServingError):
+    """No such path."""
+
+    code = "route_not_found"
+
+
+class MethodNotAllowed(ServingError):
+    """The path exists, not with this method."""
+
+    code = "method_not_allowed"
+
+
+class Overloaded(ServingError):
+    """At the limit of work in flight; retrying after `retry_after_s` may work."""
+
+    code = "overloaded"
+
+    def __init__(self, message: str, *, retry_after_s: float = 1.0, param: str | None = None) -> None:
+        super().__init__(message, param=param)
+        self.retry_after_s = retry_after_s
+
+
+class BackendUnavailable(ServingError):
+    """The server behind this model cannot be reached or is not ready."""
+
+    code = "backend_unavailable"
+
+
+class BackendFailed(ServingError):
+    """The server behind this model answered with a failure."""
+
+    code = "backend_failed"
+
+
+class DeadlineExceeded(ServingError):
+    """The total time budget ran out."""
+
+    code = "deadline_exceeded"
+
+
+class SetupError(ZooserveError):
+    """The platform cannot be set up or started as asked."""
+
+
+class PortTaken(SetupError):
+    """Another process listens there."""
+
+
+class AlreadyRunning(SetupError):
+    """This state folder belongs to a running platform."""
+
+
+class NotRunning(SetupError):
+    """No platform runs from this state folder."""
+
+
+class MissingPart(SetupError):
+    """A binary, library or weight is not there."""
+
+
+class WrongHash(SetupError):
+    """A file is not the one that was pinned."""
+
+
+class DownloadFailed(SetupError):
+    """A package could not be fetched whole."""
+
+
+class DiskFull(SetupError):
+    """No room left for what was being written."""
+
+
+class ServerFailed(SetupError):
+    """A server did not start, or ended by itself."""

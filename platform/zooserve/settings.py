@@ -1,0 +1,85 @@
+"""Settings: one frozen tree, read once from the environment (prefix ZOOSERVE_). No other file reads it."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+__all__ = ["RouterSettings", "Settings", "TritonSettings"]
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class TritonSettings(BaseModel):
+    """One Triton server. A port that is left out is chosen among the free ones at start."""
+
+    model_config = ConfigDict(frozen=True)
+
+    host: str = "127.0.0.1"
+    http_port: Port | None = None
+    grpc_port: Port | None = None
+    metrics_port: Port | None = None
+    start_timeout_s: float = 180.0
+    """Loading and warming every bucket of every stage on two busy cores takes tens of seconds."""
+    stop_timeout_s: float = 15.0
+    """How long requests in flight may finish before the server is killed."""
+
+
+class RouterSettings(BaseModel):
+    """The HTTP edge and its bounds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    replicas: Annotated[int, Field(gt=0)] = 1
+    max_body_bytes: Annotated[int, Field(gt=0)] = 8 * 2**20
+    """A body is refused as soon as it passes this many bytes, while it is still being read."""
+    max_deadline_s: Annotated[float, Field(gt=0)] = 600.0
+    """The longest total budget a request gets, whatever the client asks for."""
+    interactive_tokens_in_flight: Annotated[int, Field(gt=0)] = 65_536
+    """Zoo tokens of the interactive class that may be in flight in one replica."""
+    bulk_tokens_in_flight: Annotated[int, Field(gt=0)] = 262_144
+    """Zoo tokens of the bulk class that may be in flight in one replica."""
+    interactive_max_items: Annotated[int, Field(gt=0)] = 16
+    """A request with more texts is bulk, unless the caller names the class itself."""
+
+
+class Settings(BaseSettings):
+    """Everything that may differ between two machines."""
+
+    model_config = SettingsConfigDict(env_prefix="ZOOSERVE_", env_nested_delimiter="__", frozen=True, extra="ignore")
+
+    catalogue: Path = Path("zoo.yaml")
+    repository: Path = Path("model_repository")
+    """Holds the two Triton repositories, `zoo/` and `leaf/`."""
+    weights_lock: Path = Path("weights.lock")
+    cache_dir: Path = Path("~/.cache/zooserve")
+    """Downloads and the Triton backend folder; safe to delete, costs a new download."""
+    state_dir: Path = Path("~/.local/state/zooserve")
+    """Logs, process records and metrics of one running platform. Two platforms need two of these."""
+    host: str = "127.0.0.1"
+    port: Port = 8000
+    """Where the router answers."""
+    zoo: TritonSettings = TritonSettings()
+    leaf: TritonSettings = TritonSettings()
+    router: RouterSettings = RouterSettings()
+    otlp_endpoint: str | None = None
+    """OTLP/HTTP base address for traces, such as http://localhost:4318; unset: no export."""
+
+    def resolved(self) -> "Settings":
+        """The same settings with every path absolute, for handing to another process."""
+        paths = {
+            name: getattr(self, name).expanduser().resolve()
+            for name in ("catalogue", "repository", "weights_lock", "cache_dir", "state_dir")
+        }
+        return self.model_copy(update=paths)
+
+    @property
+    def zoo_repository(self) -> Path:
+        """The Triton repository of the zoo."""
+        return self.repository / "zoo"
+
+    @property
+    def leaf_repository(self) -> Path:
+        """The Triton repository of the leaf."""
+        return self.repository / "leaf"

@@ -1,0 +1,1 @@
+"""Triton: where its binary is (`installation`), one running server (`server`), and how to ask it (`client`)."""

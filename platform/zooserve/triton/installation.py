@@ -1,0 +1,94 @@
+"""The real tritonserver, as the `nvidia-pytriton` wheel carries it, laid out so that it can run here.
+
+Measured for 2.51.0: the Python stub needs the wheel's own libraries and libpython on LD_LIBRARY_PATH even without a
+GPU, finds the environment's packages through VIRTUAL_ENV and PATH, and ignores PYTHONPATH.
+"""
+
+import os
+import shutil
+import sys
+import sysconfig
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from zooserve.errors import MissingPart
+
+__all__ = ["Installation", "find_installation"]
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A tritonserver binary, the backend folder laid out for it, and the environment it starts in."""
+
+    binary: Path
+    backends: Path
+    caches: Path
+    environment: dict[str, str]
+
+
+def find_installation(cache_dir: Path, own_backends: Path) -> Installation:
+    """Locate the wheel's binary and lay out the backend folder under `cache_dir`.
+
+    `own_backends` holds our Python-based backends, one folder each. Raises MissingPart if the wheel, its stub for
+    this Python, or libpython is not there.
+    """
+    root = _wheel_root()
+    backends = _lay_out_backends(root, cache_dir / "backends", own_backends)
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": f"{root.parent.parent / 'nvidia_pytriton.libs'}:{_libpython_folder()}",
+        "PATH": f"{Path(sys.prefix) / 'bin'}:{os.environ.get('PATH', '')}",
+        "VIRTUAL_ENV": sys.prefix,
+        # libgomp's default spinning collapses llama.cpp to a few tokens/s beside a busy neighbour.
+        "GOMP_SPINCOUNT": "100",
+    }
+    return Installation(root / "bin" / "tritonserver", backends, root / "caches", environment)
+
+
+def _wheel_root() -> Path:
+    try:
+        wheel = distribution("nvidia-pytriton")
+    except PackageNotFoundError as exc:
+        raise MissingPart("nvidia-pytriton is not installed: pip install 'zooserve[platform]'") from exc
+    root = Path(str(wheel.locate_file("pytriton/tritonserver")))
+    if not (root / "bin" / "tritonserver").is_file():
+        raise MissingPart(f"{root} holds no tritonserver: reinstall nvidia-pytriton 0.7.0")
+    return root
+
+
+def _libpython_folder() -> Path:
+    name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
+    candidates = [Path(sys.base_prefix) / "lib", Path(str(sysconfig.get_config_var("LIBDIR")))]
+    multiarch = sysconfig.get_config_var("MULTIARCH")
+    if multiarch:
+        candidates += [Path("/usr/lib") / multiarch, Path("/lib") / multiarch]
+    for folder in candidates:
+        if (folder / name).is_file():
+            return folder
+    raise MissingPart(
+        f"no {name} in {', '.join(map(str, candidates))}: Triton's Python backend needs a shared libpython "
+        f"(Debian: apt-get install libpython{sys.version_info.major}.{sys.version_info.minor})"
+    )
+
+
+def _lay_out_backends(root: Path, target: Path, own: Path) -> Path:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    stub = root / "python_backend_stubs" / version / "triton_python_backend_stub"
+    if not stub.is_file():
+        raise MissingPart(f"nvidia-pytriton has no Python stub for {version}: use Python 3.11 or 3.12")
+    python = target / version / "python"
+    shutil.copytree(root / "backends" / "python", python, dirs_exist_ok=True)
+    placed = python / "triton_python_backend_stub"
+    if not placed.exists() or placed.stat().st_size != stub.stat().st_size:
+        shutil.copy(stub, placed)
+    placed.chmod(0o755)
+    for backend in own.iterdir():
+        if (backend / "model.py").is_file():
+            shutil.copytree(
+                backend,
+                target / version / backend.name,
+                dirs_exist_ok=True,
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
+    return target / version

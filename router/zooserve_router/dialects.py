@@ -1,0 +1,86 @@
+"""Errors in the caller's dialect: one table of status codes, and the error body each family of clients parses."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from zooserve import errors
+
+__all__ = [
+    "SHAPES",
+    "STATUS",
+    "Dialect",
+    "cohere_error",
+    "dialect_of_path",
+    "kserve_error",
+    "openai_error",
+    "retry_headers",
+    "status_of",
+]
+
+Dialect = Literal["openai", "cohere", "kserve"]
+
+STATUS: dict[type[errors.ServingError], int] = {
+    errors.BadInput: 400,
+    errors.InputTooLong: 400,
+    errors.TooManyItems: 400,
+    errors.Unsupported: 400,
+    errors.TemplateFailed: 400,
+    errors.BodyTooLarge: 413,
+    errors.ModelNotFound: 404,
+    errors.RouteNotFound: 404,
+    errors.MethodNotAllowed: 405,
+    errors.Overloaded: 429,
+    errors.BackendUnavailable: 503,
+    errors.BackendFailed: 502,
+    errors.DeadlineExceeded: 504,
+}
+
+# OpenAI's own words for the `type` of an error, by status; anything else of the 4xx is an invalid request.
+_OPENAI_TYPE = {429: "rate_limit_error", 502: "server_error", 503: "server_error", 504: "timeout_error"}
+
+
+def status_of(error: errors.ServingError) -> int:
+    """The HTTP status of an error, from the table."""
+    return STATUS[type(error)]
+
+
+def openai_error(error: errors.ServingError) -> dict[str, Any]:
+    """`{"error": {message, type, param, code}}`, as openai-python parses it."""
+    kind = _OPENAI_TYPE.get(status_of(error), "invalid_request_error")
+    return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
+
+
+def cohere_error(error: errors.ServingError) -> dict[str, Any]:
+    """`{"message": ...}`, as cohere-python and Jina's clients parse it."""
+    return {"message": error.message}
+
+
+def kserve_error(error: errors.ServingError) -> dict[str, Any]:
+    """`{"error": text}`, as KServe v2 has it and tritonclient parses it."""
+    return {"error": error.message}
+
+
+SHAPES: dict[Dialect, Callable[[errors.ServingError], dict[str, Any]]] = {
+    "openai": openai_error,
+    "cohere": cohere_error,
+    "kserve": kserve_error,
+}
+
+
+def dialect_of_path(path: str) -> Dialect:
+    """Which family of clients calls this path."""
+    if path.endswith("/rerank"):
+        return "cohere"
+    if path.startswith("/v2/"):
+        return "kserve"
+    return "openai"
+
+
+def retry_headers(error: errors.ServingError) -> dict[str, str]:
+    """`Retry-After` in whole seconds and `retry-after-ms`, for an overload; nothing otherwise."""
+    if not isinstance(error, errors.Overloaded):
+        return {}
+    return {
+        "retry-after": str(max(1, round(error.retry_after_s))),
+        "retry-after-ms": str(max(1, round(error.retry_after_s * 1000))),
+    }
