@@ -1,0 +1,83 @@
+# Every verb sets up what it needs: a virtual environment in .venv from the hash-pinned locks.
+PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+UV_VERSION := 0.13.9
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help up down demo test test-unit test-e2e check format lint types layers generated lock bench soak clean
+
+help: ## list the verbs
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+up: $(VENV)/.platform ## set up, fetch weights, start everything in the foreground; Ctrl-C stops it all
+	@$(BIN)/zooserve up
+
+down: $(VENV)/.platform ## stop what runs, reap what a killed one left
+	@$(BIN)/zooserve down
+
+demo: $(VENV)/.platform ## the RAG round trip against a running platform
+	@$(BIN)/zooserve demo
+
+test: $(VENV)/.dev ## every test; the end-to-end ones start the real servers
+	@$(BIN)/zooserve fetch
+	@$(PYTEST) -n 2 --dist loadgroup -m 'not soak'
+
+test-unit: $(VENV)/.dev ## the tests that need no server
+	@$(PYTEST) -n 2 -m 'not e2e and not soak'
+
+test-e2e: $(VENV)/.dev ## the tests against the real servers only
+	@$(BIN)/zooserve fetch
+	@$(PYTEST) -m 'e2e and not soak'
+
+check: lint types layers generated ## what CI checks before the tests
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check .
+
+types: $(VENV)/.dev
+	@$(BIN)/mypy
+
+layers: $(VENV)/.dev
+	@$(BIN)/lint-imports
+
+generated: $(VENV)/.dev
+	@$(BIN)/python -m zooserve_ensembles.check model_repository/zoo model_repository/leaf
+
+format: $(VENV)/.dev ## format and fix what can be fixed
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## the benchmarks of benchmarks/README.md against a platform of their own
+	@$(BIN)/python benchmarks/run.py
+
+soak: $(VENV)/.dev ## the long tests
+	@$(PYTEST) -m soak
+
+lock: $(VENV)/.uv ## recompile the hash-pinned requirement files
+	@for target in sdk: platform:platform gpu:gpu export:platform,export dev:platform,dev; do \
+	$(UV) pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
+	$$(echo $${target#*:} | tr ',' '\n' | sed 's/^/--extra /;/^--extra $$/d') pyproject.toml -o requirements/$${target%%:*}.lock || exit 1; done
+
+clean: ## remove the virtual environment and caches of this checkout
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/.uv:
+	@test -n "$(PYTHON)" || { echo "zooserve needs Python 3.11 or 3.12: install one, or run 'make PYTHON=/path/to/python3.12 up'"; exit 1; }
+	@echo "Making a virtual environment with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { echo "Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
+
+$(VENV)/.platform: $(VENV)/.uv requirements/platform.lock pyproject.toml
+	@echo "Installing the platform from requirements/platform.lock"
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements/platform.lock
+	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.platform requirements/dev.lock
+	@echo "Installing the test tools from requirements/dev.lock"
+	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements/dev.lock
+	@touch $@

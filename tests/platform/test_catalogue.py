@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import pytest
+
+from zooserve.catalogue import CatalogueError, UnknownModel, load_catalogue
+
+ROOT = Path(__file__).parents[2]
+
+EMBED = """\
+models:
+  - name: embed
+    aliases: [minilm]
+    task: embed
+    runs_on: zoo
+    triton: {interactive: embed, bulk: embed_bulk}
+    limits: {max_tokens: 256}
+    dimensions: 384
+    licence: Apache-2.0
+    source: somewhere
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write(text: str) -> Path:
+        path = tmp_path / "zoo.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_the_committed_catalogue_loads_and_serves_every_task() -> None:
+    catalogue = load_catalogue(ROOT / "zoo.yaml")
+    assert {model.task for model in catalogue} == {"embed", "rerank", "classify", "rag_query", "chat"}
+
+
+def test_a_model_is_found_by_name_alias_and_pinned_version(write) -> None:
+    catalogue = load_catalogue(write(EMBED))
+    assert {catalogue.resolve(name).name for name in ("embed", "minilm", "embed@1", "minilm@1")} == {"embed"}
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(write) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        load_catalogue(write(EMBED)).resolve("embde")
+    assert caught.value.nearest == ["embed"]
+
+
+def test_a_version_that_is_not_served_names_the_one_that_is(write) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        load_catalogue(write(EMBED)).resolve("minilm@7")
+    assert caught.value.nearest == ["embed@1"]
+
+
+def test_bulk_without_a_twin_is_served_by_the_interactive_model(write) -> None:
+    model = load_catalogue(write(EMBED.replace(", bulk: embed_bulk", ""))).resolve("embed")
+    assert model.triton_model("bulk") == "embed"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field"),
+    [
+        ("task: embed", "task: embedding", 4, "models.0.task"),
+        ("    dimensions: 384", "    dimension: 384", 8, "models.0.dimension"),
+        ("max_tokens: 256", "max_tokens: -1", 7, "models.0.limits.max_tokens"),
+        ("    licence: Apache-2.0\n", "", 2, "models.0.licence"),
+        ("    dimensions: 384\n", "", 2, "dimensions"),
+        ("interactive: embed, ", "", 2, "interactive"),
+        ("runs_on: zoo", "runs_on: moon", 5, "models.0.runs_on"),
+    ],
+)
+def test_a_bad_field_is_told_with_line_and_name(write, old: str, new: str, line: int, field: str) -> None:
+    path = write(EMBED.replace(old, new, 1))
+    with pytest.raises(CatalogueError) as caught:
+        load_catalogue(path)
+    assert str(caught.value).startswith(f"{path}:{line}:")
+    assert field in str(caught.value)
+
+
+def test_a_name_taken_twice_is_refused(write) -> None:
+    twice = EMBED + EMBED.removeprefix("models:\n").replace("name: embed", "name: other")
+    with pytest.raises(CatalogueError, match="'minilm' is already taken by 'embed'"):
+        load_catalogue(write(twice))
+
+
+@pytest.mark.parametrize("text", ["", "models: [", "- 1", "models: {}", "models:\n  - 3"])
+def test_what_is_no_catalogue_is_a_clear_error(write, text: str) -> None:
+    with pytest.raises(CatalogueError, match=r"zoo\.yaml"):
+        load_catalogue(write(text))
+
+
+def test_a_missing_file_says_how_to_name_another(tmp_path: Path) -> None:
+    with pytest.raises(CatalogueError, match="ZOOSERVE_CATALOGUE"):
+        load_catalogue(tmp_path / "absent.yaml")

@@ -1,0 +1,64 @@
+"""The house rules that no linter knows."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMPONENTS = ("platform", "router", "ensembles", "observability", "model_repository")
+
+
+def tracked_files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    return [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+
+
+def test_platform_is_not_a_package_because_it_would_shadow_the_standard_library() -> None:
+    assert not (ROOT / "platform" / "__init__.py").exists()
+    assert subprocess.run(
+        [sys.executable, "-c", "import platform; platform.python_version()"], cwd=ROOT, check=True
+    ).returncode == 0  # fmt: skip
+
+
+def test_tests_hold_no_packages() -> None:
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+
+
+def test_no_module_lies_loose_in_a_component() -> None:
+    assert not [path for name in COMPONENTS for path in (ROOT / name).glob("*.py")]
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_every_component_explains_itself(name: str) -> None:
+    assert (ROOT / name / "README.md").is_file()
+
+
+def test_every_package_of_the_wheel_is_there_and_typed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    for package in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
+        assert (ROOT / package / "__init__.py").is_file()
+        assert (ROOT / package / "py.typed").is_file()
+
+
+def test_locks_pin_every_package_by_hash_and_name_no_address() -> None:
+    locks = sorted((ROOT / "requirements").glob("*.lock"))
+    assert {lock.stem for lock in locks} == {"sdk", "platform", "gpu", "export", "dev"}
+    for lock in locks:
+        text = lock.read_text()
+        assert "://" not in text, lock
+        requirements = re.split(r"\n(?=[a-z0-9])", text.strip())
+        assert all("--hash=sha256:" in requirement for requirement in requirements), lock
+
+
+def test_no_tracked_file_is_over_one_megabyte() -> None:
+    assert not [path for path in tracked_files() if path.is_file() and path.stat().st_size > 2**20]
+
+
+def test_importing_zooserve_loads_nothing_heavy() -> None:
+    code = "import sys, zooserve; print(*sorted(m.partition('.')[0] for m in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not set(loaded) & {"ray", "torch", "onnxruntime", "tritonclient", "numpy", "fastapi", "pydantic"}
