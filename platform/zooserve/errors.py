@@ -14,7 +14,8 @@
     │   ├── Overloaded           at the limit of work in flight; retrying later may work
     │   ├── BackendUnavailable   the server behind this model cannot be reached or is not ready
     │   ├── BackendFailed        the server behind this model answered with a failure
-    │   └── DeadlineExceeded     the total time budget ran out
+    │   ├── DeadlineExceeded     the total time budget ran out
+    │   └── InternalError        nobody foresaw it; the traceback is in the log under the request's id
     └── SetupError               the platform cannot be set up or started as asked
         ├── PortTaken            another process listens there
         ├── AlreadyRunning       this state folder belongs to a running platform
@@ -38,6 +39,7 @@ __all__ = [
     "DiskFull",
     "DownloadFailed",
     "InputTooLong",
+    "InternalError",
     "MethodNotAllowed",
     "MissingPart",
     "ModelNotFound",
@@ -155,6 +157,12 @@ class DeadlineExceeded(ServingError):
     """The total time budget ran out."""
 
     code = "deadline_exceeded"
+
+
+class InternalError(ServingError):
+    """Nobody foresaw it; the traceback is in the log under the request's id."""
+
+    code = "internal_error"
 
 
 class SetupError(ZooserveError):

@@ -33,10 +33,11 @@ STATUS: dict[type[errors.ServingError], int] = {
     errors.BackendUnavailable: 503,
     errors.BackendFailed: 502,
     errors.DeadlineExceeded: 504,
+    errors.InternalError: 500,
 }
 
 # OpenAI's own words for the `type` of an error, by status; anything else of the 4xx is an invalid request.
-_OPENAI_TYPE = {429: "rate_limit_error", 502: "server_error", 503: "server_error", 504: "timeout_error"}
+_OPENAI_TYPE = {429: "rate_limit_error", 500: "server_error", 502: "server_error", 503: "server_error", 504: "timeout_error"}
 
 
 def status_of(error: errors.ServingError) -> int:
@@ -71,7 +72,7 @@ def dialect_of_path(path: str) -> Dialect:
     """Which family of clients calls this path."""
     if path.endswith("/rerank"):
         return "cohere"
-    if path.startswith("/v2/"):
+    if path == "/v2" or path.startswith("/v2/"):
         return "kserve"
     return "openai"
 
