@@ -1,0 +1,95 @@
+"""Triton's `onnxruntime` backend, in Python: every model whose configuration says `backend: "onnxruntime"` runs this.
+
+Triton batches (its dynamic batcher), this file joins the batch, runs it and splits it. Requests of unequal shape in
+one call are grouped, so inputs may say `allow_ragged_batch`: without it the batcher joins only neighbours in the
+queue that are equal in shape, and mixed lengths hardly batch at all. The pure parts are in the files beside it.
+
+No `__init__.py` here: this folder is named like the package it imports, which wins only over a folder without one.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import triton_python_backend_utils as pb_utils
+from onnx_batches import Array, Arrays, Failure, Job, Result, run_jobs
+from onnx_contract import check_contract, declared_tensors, numpy_types
+from onnx_session import (
+    ModelUnusable,
+    SessionSettings,
+    open_session,
+    provider_names,
+    read_settings,
+    run_options,
+    set_niceness,
+)
+
+CANCELLED = Failure("the caller left before it ran")
+
+
+class TritonPythonModel:
+    """One instance of one ONNX model."""
+
+    @staticmethod
+    def auto_complete_config(auto_complete_model_config: Any) -> Any:
+        """Declare the file's inputs and outputs where the configuration leaves either out."""
+        config = auto_complete_model_config.as_dict()
+        if config.get("input") and config.get("output"):
+            return auto_complete_model_config
+        session = open_session(Path(pb_utils.get_model_dir()) / _file_name(config), SessionSettings())
+        batched = int(config.get("max_batch_size", 0)) > 0
+        for tensor in declared_tensors(session.get_inputs(), batched=batched):
+            auto_complete_model_config.add_input(tensor)
+        for tensor in declared_tensors(session.get_outputs(), batched=batched):
+            auto_complete_model_config.add_output(tensor)
+        return auto_complete_model_config
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Open the version's file and hold it against the configuration."""
+        self._name = f"{args['model_name']} version {args['model_version']}"
+        config = json.loads(args["model_config"])
+        device_id = int(args["model_instance_device_id"]) if args["model_instance_kind"] == "GPU" else None
+        try:
+            self._open(Path(args["model_repository"]) / args["model_version"], config, device_id)
+        except ModelUnusable as exc:
+            raise pb_utils.TritonModelException(f"{self._name}: {exc}") from exc
+
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        """One response per request, in order."""
+        jobs = [None if request.is_cancelled() else self._job(request) for request in requests]
+        ran = iter(run_jobs([job for job in jobs if job], self._run, batched=self._batched, run_rows=self._run_rows))
+        return [self._response(CANCELLED if job is None else next(ran)) for job in jobs]
+
+    def _open(self, folder: Path, config: dict[str, Any], device_id: int | None) -> None:
+        settings = read_settings(config, device_id)
+        # Before the session starts its threads, so that they inherit it.
+        set_niceness(settings.niceness)
+        self._session = open_session(folder / _file_name(config), settings)
+        self._batched = int(config["max_batch_size"]) > 0
+        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        check_contract(config, inputs, outputs, batched=self._batched)
+        numpy_types(inputs)
+        self._inputs = tuple(entry["name"] for entry in config["input"])
+        self._run_rows = settings.run_rows if self._batched else 0
+        self._run_options = run_options(settings)
+        pb_utils.Logger.log_info(f"{self._name}: {provider_names(settings.providers)}")
+
+    def _job(self, request: Any) -> Job:
+        inputs = {name: pb_utils.get_input_tensor_by_name(request, name).as_numpy() for name in self._inputs}
+        return Job(inputs, tuple(request.requested_output_names()))
+
+    def _run(self, wanted: Sequence[str], inputs: Arrays) -> list[Array]:
+        return list(self._session.run(list(wanted), dict(inputs), self._run_options))
+
+    def _response(self, result: Result) -> Any:
+        if result is CANCELLED:
+            error = pb_utils.TritonError(f"{self._name}: {CANCELLED.reason}", pb_utils.TritonError.CANCELLED)
+            return pb_utils.InferenceResponse(error=error)
+        if isinstance(result, Failure):
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"{self._name}: {result.reason}"))
+        return pb_utils.InferenceResponse([pb_utils.Tensor(name, array) for name, array in result.items()])
+
+
+def _file_name(config: dict[str, Any]) -> str:
+    return str(config.get("default_model_filename") or "model.onnx")

@@ -1,0 +1,98 @@
+"""Requests that came in one call, joined into as few runs as their shapes allow and split again."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Failure", "Job", "Result", "run_jobs"]
+
+Array = npt.NDArray[Any]
+Arrays = Mapping[str, Array]
+Run = Callable[[Sequence[str], Arrays], Sequence[Array]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One request: its inputs, each with the rows first, and the outputs it asks for."""
+
+    inputs: Arrays
+    outputs: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows that it brings."""
+        return len(next(iter(self.inputs.values())))
+
+    @property
+    def shape(self) -> tuple[tuple[int, ...], ...]:
+        """Its inputs' shapes without the rows: jobs of equal shape may share a run."""
+        return tuple(array.shape[1:] for array in self.inputs.values())
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why one job has no result."""
+
+    reason: str
+
+
+Result = dict[str, Array] | Failure
+
+
+def run_jobs(jobs: Sequence[Job], run: Run, *, batched: bool = True, run_rows: int = 0) -> list[Result]:
+    """The result of each job, in order. Equal shapes run together, the small ones first; a failing job fails alone."""
+    results: list[Result] = [Failure("not run")] * len(jobs)
+    for group in _groups(jobs, batched=batched):
+        for index, result in zip(group, _run_group([jobs[index] for index in group], run, run_rows), strict=True):
+            results[index] = result
+    return results
+
+
+def _groups(jobs: Sequence[Job], *, batched: bool) -> list[list[int]]:
+    if not batched:
+        return [[index] for index in range(len(jobs))]
+    groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+    for index, job in enumerate(jobs):
+        groups.setdefault(job.shape, []).append(index)
+    return [groups[shape] for shape in sorted(groups)]
+
+
+def _run_group(jobs: Sequence[Job], run: Run, run_rows: int) -> list[Result]:
+    try:
+        return list(_run_together(jobs, run, run_rows))
+    except Exception as exc:  # ONNX Runtime's errors share no base; whatever it is, it belongs to this group only
+        if len(jobs) == 1:
+            return [Failure(str(exc))]
+    # One bad row (a token id outside the table, say) fails the whole run: find out whose it was.
+    return [result for job in jobs for result in _run_group([job], run, run_rows)]
+
+
+def _run_together(jobs: Sequence[Job], run: Run, run_rows: int) -> list[dict[str, Array]]:
+    wanted = tuple(dict.fromkeys(name for job in jobs for name in job.outputs))
+    arrays = dict(zip(wanted, _run_sliced(wanted, _joined(jobs), run, run_rows), strict=True))
+    if len(jobs) == 1:
+        return [arrays]
+    ends = np.cumsum([job.rows for job in jobs])
+    return [
+        {name: arrays[name][end - job.rows : end] for name in job.outputs} for job, end in zip(jobs, ends, strict=True)
+    ]
+
+
+def _joined(jobs: Sequence[Job]) -> Arrays:
+    if len(jobs) == 1:
+        return jobs[0].inputs
+    return {name: np.concatenate([job.inputs[name] for job in jobs]) for name in jobs[0].inputs}
+
+
+def _run_sliced(wanted: Sequence[str], inputs: Arrays, run: Run, run_rows: int) -> Sequence[Array]:
+    rows = len(next(iter(inputs.values())))
+    if not 0 < run_rows < rows:
+        return run(wanted, inputs)
+    parts = [
+        run(wanted, {name: array[start : start + run_rows] for name, array in inputs.items()})
+        for start in range(0, rows, run_rows)
+    ]
+    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
