@@ -12,7 +12,17 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-__all__ = ["Catalogue", "CatalogueError", "Limits", "Model", "SloClass", "Task", "UnknownModel", "load_catalogue"]
+__all__ = [
+    "Catalogue",
+    "CatalogueError",
+    "Limits",
+    "Model",
+    "SloClass",
+    "Task",
+    "UnknownModel",
+    "line_of",
+    "load_catalogue",
+]
 
 Task = Literal["embed", "rerank", "classify", "rag_query", "chat"]
 SloClass = Literal["interactive", "bulk"]
@@ -166,10 +176,10 @@ def load_catalogue(path: Path) -> Catalogue:
 def _first_fault(path: Path, document: Any, exc: ValidationError) -> str:
     fault = exc.errors(include_url=False)[0]
     where = ".".join(str(part) for part in fault["loc"]) or "(top level)"
-    return f"{path}:{_line_of(document, fault['loc'])}: {where}: {fault['msg']}"
+    return f"{path}:{line_of(document, fault['loc'])}: {where}: {fault['msg']}"
 
 
-def _line_of(node: Any, loc: tuple[int | str, ...]) -> int:
+def line_of(node: Any, loc: tuple[int | str, ...]) -> int:
     """The 1-based line of the deepest part of `loc` that the document really has."""
     line = 1
     for part in loc:
@@ -191,6 +201,6 @@ def _refuse_duplicates(path: Path, document: Any, models: tuple[Model, ...]) -> 
     for index, model in enumerate(models):
         for name in (model.name, *model.aliases):
             if name in owners:
-                line = _line_of(document, ("models", index, "name"))
+                line = line_of(document, ("models", index, "name"))
                 raise CatalogueError(f"{path}:{line}: models.{index}: {name!r} is already taken by {owners[name]!r}")
             owners[name] = model.name
