@@ -27,7 +27,15 @@ class Budget:
 
     @contextmanager
     def hold(self, tokens: int) -> Iterator[None]:
-        """Take `tokens` for the block. Raises Overloaded if they do not fit beside what is in flight.
+        """Take `tokens` for the block. Raises Overloaded if they do not fit beside what is in flight."""
+        self.take(tokens)
+        try:
+            yield
+        finally:  # also when the client hangs up
+            self.give_back(tokens)
+
+    def take(self, tokens: int) -> None:
+        """Take `tokens`, to be given back by whoever took them. Raises Overloaded if they do not fit.
 
         A request larger than the whole budget is admitted alone, so that it is slow rather than impossible.
         """
@@ -39,20 +47,24 @@ class Budget:
                 retry_after_s=retry_after_s,
             )
         self.taken_tokens += tokens
-        try:
-            yield
-        finally:  # also when the client hangs up
-            self.taken_tokens -= tokens
-            self._drained.append((time.monotonic(), tokens))
+
+    def give_back(self, tokens: int) -> None:
+        """Return what was taken, whole or in parts."""
+        self.taken_tokens -= tokens
+        self._drained.append((time.monotonic(), tokens))
+        self._forget()
 
     def retry_after_s(self, tokens: int) -> float:
         """Seconds until `tokens` should fit, from the drain rate of the last ten seconds."""
-        now = time.monotonic()
-        while self._drained and self._drained[0][0] < now - _DRAIN_WINDOW_S:
-            self._drained.popleft()
+        self._forget()
         drained = sum(amount for _, amount in self._drained)
         lacking = self.taken_tokens + tokens - self.limit_tokens
         low, high = _RETRY_AFTER_BOUNDS_S
         if drained == 0:
             return 1.0
         return min(max(lacking * _DRAIN_WINDOW_S / drained, low), high)
+
+    def _forget(self) -> None:
+        horizon = time.monotonic() - _DRAIN_WINDOW_S
+        while self._drained and self._drained[0][0] < horizon:
+            self._drained.popleft()

@@ -1,15 +1,15 @@
-"""What the router knows of one request besides its body: id, class, deadline, trace context."""
+"""What the router knows of one request besides its body: id, class, deadline, trace context, and what became of it."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
-from zooserve.catalogue import SloClass
+from zooserve.catalogue import Model, SloClass
 from zooserve.errors import DeadlineExceeded
 
-__all__ = ["Deadline", "RequestContext"]
+__all__ = ["Deadline", "Record", "RequestContext"]
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,33 @@ class Deadline:
             ) from exc
 
 
+@dataclass
+class Record:
+    """What a request turned out to be, filled in on its way; the middleware makes headers and metrics of it."""
+
+    model: Model | None = None
+    slo_class: SloClass = "interactive"
+    outcome: str = "ok"
+    """`ok`, `cancelled`, or the name of the error that ended it."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    phases_s: dict[str, float] = field(default_factory=dict)
+
+    def runs(self, model: Model, slo_class: SloClass) -> None:
+        """The request goes to this model, in this class."""
+        self.model = model
+        self.slo_class = slo_class
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the block's duration to the phase of this name."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.phases_s[name] = self.phases_s.get(name, 0.0) + time.perf_counter() - began
+
+
 @dataclass(frozen=True)
 class RequestContext:
     """One request's id and bounds, made by the middleware before the body is read."""
@@ -50,3 +77,4 @@ class RequestContext:
     """What the caller asked for by header; None leaves the choice to dispatch."""
     traceparent: str | None = None
     started: float = field(default_factory=time.monotonic)
+    record: Record = field(default_factory=Record)

@@ -37,7 +37,7 @@ STATUS: dict[type[errors.ServingError], int] = {
 }
 
 # OpenAI's own words for the `type` of an error, by status; anything else of the 4xx is an invalid request.
-_OPENAI_TYPE = {429: "rate_limit_error", 500: "server_error", 502: "server_error", 503: "server_error", 504: "timeout_error"}
+_OPENAI_TYPE = {429: "rate_limit_error", 504: "timeout_error", **dict.fromkeys((500, 502, 503), "server_error")}
 
 
 def status_of(error: errors.ServingError) -> int:

@@ -1,0 +1,105 @@
+"""The wiring: `create_app` puts the whole router together, top to bottom.
+
+A request passes: middleware (context, body, errors) -> endpoints (HTTP) -> dispatch (decision) -> backends (I/O).
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from zooserve.catalogue import SloClass, load_catalogue
+from zooserve.errors import BadInput, MethodNotAllowed, RouteNotFound
+from zooserve.settings import RouterSettings, Settings
+from zooserve_observability.metrics import RouterMetrics
+from zooserve_router.admission import Budget
+from zooserve_router.backends.zoo import ZooBackend, zoo_session
+from zooserve_router.dispatch import ZooDispatch
+from zooserve_router.embedding import Embedder
+from zooserve_router.endpoints import embeddings, health
+from zooserve_router.middleware import Edge
+from zooserve_router.probes import zoo_probe
+from zooserve_router.readiness import Readiness
+from zooserve_router.services import Services
+from zooserve_router.vocabulary import load_vocabularies
+
+__all__ = ["Services", "create_app"]
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The router over the zoo and the leaf that `settings` names. Nothing is opened before its lifespan starts."""
+    metrics = RouterMetrics(CollectorRegistry())
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            app.state.services = await _opened(settings, metrics, stack)
+            yield
+
+    # No redirects and no pages of FastAPI's own: what is not listed here answers 404 in the caller's dialect.
+    app = FastAPI(
+        lifespan=lifespan, redirect_slashes=False, openapi_url=None, docs_url=None, redoc_url=None,
+        routes=[*embeddings.routes, *health.routes],
+    )  # fmt: skip
+    app.add_middleware(
+        Edge,
+        metrics=metrics,
+        max_body_bytes=settings.router.max_body_bytes,
+        max_deadline_s=settings.router.max_deadline_s,
+    )
+    app.add_exception_handler(HTTPException, _raise_as_ours)
+    return app
+
+
+async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitStack) -> Services:
+    """Everything that needs a running loop, closed again in reverse order by the stack."""
+    catalogue = load_catalogue(settings.catalogue)
+    vocabularies = load_vocabularies(catalogue, settings.repository)
+    session = await stack.enter_async_context(zoo_session())
+    zoo = ZooBackend(session, f"{settings.zoo.host}:{settings.zoo.http_port}", random.SystemRandom())
+    probes = {model.name: zoo_probe(model, zoo, vocabularies) for model in catalogue if model.runs_on == "zoo"}
+    readiness = Readiness([model for model in catalogue if model.name in probes], probes)
+    dispatch = ZooDispatch(zoo, _budgets(settings.router), readiness)
+    stack.push_async_callback(dispatch.drain)
+    await stack.enter_async_context(_in_background(readiness))
+    return Services(
+        settings=settings,
+        catalogue=catalogue,
+        metrics=metrics,
+        readiness=readiness,
+        dispatch=dispatch,
+        embedder=Embedder(dispatch, vocabularies, settings.router.interactive_max_items),
+    )
+
+
+def _budgets(bounds: RouterSettings) -> Mapping[SloClass, Budget]:
+    return {
+        "interactive": Budget("The interactive class", bounds.interactive_tokens_in_flight),
+        "bulk": Budget("The bulk class", bounds.bulk_tokens_in_flight),
+    }
+
+
+@asynccontextmanager
+async def _in_background(readiness: Readiness) -> AsyncIterator[None]:
+    watch = asyncio.create_task(readiness.watch())
+    try:
+        yield
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+
+
+async def _raise_as_ours(request: Request, exc: Exception) -> Response:
+    """Starlette's own refusals as ours, so that the middleware renders them in the caller's dialect."""
+    status = getattr(exc, "status_code", 400)
+    if status == 404:
+        raise RouteNotFound(f"No route {request.url.path[:200]!r}. GET /v1/models lists what can be called.") from exc
+    if status == 405:
+        raise MethodNotAllowed(f"{request.method} is not allowed for {request.url.path[:200]!r}.") from exc
+    raise BadInput(str(getattr(exc, "detail", exc))) from exc

@@ -1,0 +1,150 @@
+"""The decision: which model a name means, whether its work is admitted, and when its Triton requests are sent."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from zooserve.catalogue import Catalogue, Model, SloClass, Task, UnknownModel
+from zooserve.errors import BackendUnavailable, BadInput, DeadlineExceeded, ModelNotFound
+from zooserve.triton.tensors import InferenceAnswer, Tensor
+from zooserve_router.admission import Budget
+from zooserve_router.backends.zoo import Inference
+from zooserve_router.context import RequestContext
+from zooserve_router.readiness import Readiness
+
+__all__ = ["Chunk", "Job", "Zoo", "ZooDispatch", "find_model", "slo_class_of"]
+
+_ROUTES: dict[Task, str] = {
+    "embed": "/v1/embeddings",
+    "rerank": "/v1/rerank or /v2/rerank",
+    "classify": "/v1/classify",
+    "rag_query": "/v1/rag_query",
+    "chat": "/v1/chat/completions",
+}
+# Two fill one encoder's batch of 64 while the next pair is on its way; more only lengthens other callers' queue.
+_CHUNKS_AT_ONCE = 4
+
+
+class Zoo(Protocol):
+    """What dispatch needs of the zoo's backend."""
+
+    async def infer(self, wanted: Inference) -> InferenceAnswer: ...
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows that go to Triton in one request. `places` says where in the caller's list each row belongs."""
+
+    inputs: tuple[Tensor, ...]
+    places: Sequence[int]
+    tokens: int
+    """What it counts for in admission: an estimate, since texts are counted exactly only by Triton."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """The work of one request on one Triton model, cut into chunks."""
+
+    model: Model
+    triton_model: str
+    slo_class: SloClass
+    outputs: tuple[str, ...]
+    chunks: tuple[Chunk, ...]
+
+
+def find_model(catalogue: Catalogue, name: str, task: Task) -> Model:
+    """The model behind a name, an alias or `name@version`. Raises ModelNotFound, or BadInput if its task is another."""
+    try:
+        model = catalogue.resolve(name)
+    except UnknownModel as exc:
+        raise ModelNotFound(_not_found(exc), param="model") from exc
+    if model.task != task:
+        able = ", ".join(other.name for other in catalogue.of_task(task)) or "none"
+        raise BadInput(
+            f"{model.name} is a {model.task} model: call it at {_ROUTES[model.task]}. Models for this route: {able}.",
+            param="model",
+        )
+    return model
+
+
+def _not_found(unknown: UnknownModel) -> str:
+    advice = f"Did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else "GET /v1/models lists them all."
+    return f"The model {unknown.name[:200]!r} does not exist. {advice}"
+
+
+def slo_class_of(context: RequestContext, items: int, interactive_max_items: int) -> SloClass:
+    """The class asked for by header, else bulk for a long list."""
+    return context.slo_class or ("bulk" if items > interactive_max_items else "interactive")
+
+
+class ZooDispatch:
+    """Admits jobs for the zoo and runs their chunks, a few at a time."""
+
+    def __init__(self, zoo: Zoo, budgets: Mapping[SloClass, Budget], readiness: Readiness) -> None:
+        self._zoo = zoo
+        self._budgets = budgets
+        self._readiness = readiness
+        self._in_flight: set[asyncio.Task[InferenceAnswer]] = set()
+
+    async def run(self, job: Job, context: RequestContext) -> list[InferenceAnswer]:
+        """The answers of the job's chunks, in their order. Raises the first failure, and sends no further chunk then.
+
+        What was sent to Triton runs to its end whatever becomes of the caller, and is admitted for as long.
+        """
+        self._readiness.require(job.model)
+        context.record.runs(job.model, job.slo_class)
+        budget = self._budgets[job.slo_class]
+        unsent = sum(chunk.tokens for chunk in job.chunks)
+        budget.take(unsent)
+        gate = asyncio.Semaphore(_CHUNKS_AT_ONCE)
+
+        async def send(chunk: Chunk) -> InferenceAnswer:
+            nonlocal unsent
+            async with gate:
+                unsent -= chunk.tokens
+                return await asyncio.shield(self._sent(job, chunk, context))
+
+        try:
+            with context.record.phase("zoo"):
+                async with context.deadline.enforced():
+                    return await _all_or_first_failure([send(chunk) for chunk in job.chunks])
+        except BackendUnavailable as fault:
+            self._readiness.doubt(job.model, fault)
+            raise
+        finally:
+            budget.give_back(unsent)
+
+    async def drain(self) -> None:
+        """Wait for what is still with Triton."""
+        await asyncio.gather(*self._in_flight, return_exceptions=True)
+
+    def _sent(self, job: Job, chunk: Chunk, context: RequestContext) -> asyncio.Task[InferenceAnswer]:
+        task = asyncio.create_task(self._infer(job, chunk, context))
+        self._in_flight.add(task)
+        task.add_done_callback(self._in_flight.discard)
+        return task
+
+    async def _infer(self, job: Job, chunk: Chunk, context: RequestContext) -> InferenceAnswer:
+        try:
+            remaining_s = context.deadline.remaining_s()
+            if remaining_s <= 0:
+                raise DeadlineExceeded("The request's time budget ran out before this part of it was sent.")
+            return await self._zoo.infer(
+                Inference(
+                    job.triton_model, chunk.inputs, job.outputs, context.request_id, remaining_s, context.traceparent
+                )
+            )
+        finally:
+            self._budgets[job.slo_class].give_back(chunk.tokens)
+
+
+async def _all_or_first_failure(parts: Sequence[Coroutine[Any, Any, InferenceAnswer]]) -> list[InferenceAnswer]:
+    if len(parts) == 1:
+        return [await parts[0]]
+    tasks = [asyncio.ensure_future(part) for part in parts]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,123 @@
+"""Texts or token ids to vectors, in the caller's order."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from zooserve.catalogue import Model, SloClass
+from zooserve.errors import BackendUnavailable, BadInput, InputTooLong, Unsupported
+from zooserve.triton.tensors import InferenceAnswer
+from zooserve_router.chunks import text_chunks, token_chunks
+from zooserve_router.context import RequestContext
+from zooserve_router.dispatch import Job, ZooDispatch, slo_class_of
+from zooserve_router.vocabulary import Vocabulary, refuse_too_long
+
+__all__ = ["Embedder", "Embeddings", "TextInputs", "TokenInputs"]
+
+
+@dataclass(frozen=True)
+class TextInputs:
+    """Texts to embed, each with the name that an error calls it by."""
+
+    texts: Sequence[str]
+    params: Sequence[str]
+
+
+@dataclass(frozen=True)
+class TokenInputs:
+    """Rows of token ids to embed, each with the name that an error calls it by."""
+
+    rows: Sequence[Sequence[int]]
+    params: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """One vector per input, and how many tokens the encoder read."""
+
+    vectors: npt.NDArray[np.float32]
+    tokens: int
+
+
+class Embedder:
+    """Embeds with any `embed` model of the catalogue."""
+
+    def __init__(
+        self, dispatch: ZooDispatch, vocabularies: Mapping[str, Vocabulary], interactive_max_items: int
+    ) -> None:
+        self._dispatch = dispatch
+        self._vocabularies = vocabularies
+        self._interactive_max_items = interactive_max_items
+
+    async def embed(self, model: Model, inputs: TextInputs | TokenInputs, context: RequestContext) -> Embeddings:
+        """The inputs' vectors, in their order. Raises InputTooLong or BadInput before anything is sent."""
+        vocabulary = self._vocabularies.get(model.name)
+        if vocabulary is None:
+            raise BackendUnavailable(f"{model.name} is not ready: its tokenizer is missing; run `zooserve fetch`.")
+        slo_class = slo_class_of(context, len(inputs.params), self._interactive_max_items)
+        if isinstance(inputs, TextInputs):
+            return await self._embed_texts(model, inputs, vocabulary, slo_class, context)
+        return await self._embed_tokens(model, inputs, vocabulary, slo_class, context)
+
+    async def _embed_texts(
+        self, model: Model, inputs: TextInputs, vocabulary: Vocabulary, slo_class: SloClass, context: RequestContext
+    ) -> Embeddings:
+        await refuse_too_long(vocabulary, model, inputs.texts, inputs.params)
+        chunks = text_chunks(inputs.texts, model.limits.max_tokens, model.chunk_rows)
+        job = Job(model, model.triton_model(slo_class), slo_class, ("embedding", "tokens"), chunks)
+        answers = await self._dispatch.run(job, context)
+        tokens = sum(int(answer.outputs["tokens"].sum()) for answer in answers)
+        return self._embeddings(job, answers, "embedding", tokens, context)
+
+    async def _embed_tokens(
+        self, model: Model, inputs: TokenInputs, vocabulary: Vocabulary, slo_class: SloClass, context: RequestContext
+    ) -> Embeddings:
+        encoder = model.encoder_model(slo_class)
+        if encoder is None:
+            raise Unsupported(f"{model.name} takes text only, no token ids.", param="input")
+        rows = _framed(model, inputs, vocabulary)
+        job = Job(
+            model, encoder, slo_class, ("sentence_embedding",), token_chunks(rows, model.buckets, model.chunk_rows)
+        )
+        answers = await self._dispatch.run(job, context)
+        return self._embeddings(job, answers, "sentence_embedding", sum(map(len, rows)), context)
+
+    def _embeddings(
+        self, job: Job, answers: Sequence[InferenceAnswer], output: str, tokens: int, context: RequestContext
+    ) -> Embeddings:
+        context.record.input_tokens = tokens
+        return Embeddings(scattered(job, answers, output), tokens)
+
+
+def scattered(job: Job, answers: Sequence[InferenceAnswer], output: str) -> npt.NDArray[np.float32]:
+    """The rows of one output of all chunks, in the caller's order."""
+    if len(answers) == 1 and list(job.chunks[0].places) == list(range(len(job.chunks[0].places))):
+        return answers[0].outputs[output]
+    whole = np.concatenate([answer.outputs[output] for answer in answers])
+    ordered = np.empty_like(whole)
+    ordered[[place for chunk in job.chunks for place in chunk.places]] = whole
+    return ordered
+
+
+def _framed(model: Model, inputs: TokenInputs, vocabulary: Vocabulary) -> list[list[int]]:
+    return [_framed_row(model, row, param, vocabulary) for row, param in zip(inputs.rows, inputs.params, strict=True)]
+
+
+def _framed_row(model: Model, row: Sequence[int], param: str, vocabulary: Vocabulary) -> list[int]:
+    if min(row) < 0 or max(row) >= vocabulary.size:
+        stray = next(token for token in row if not 0 <= token < vocabulary.size)
+        raise BadInput(
+            f"`{param}` contains token {stray}; the vocabulary of {model.name} has ids 0 to {vocabulary.size - 1}. "
+            "Tokens of another model's tokenizer mean nothing to it: send text "
+            "(LangChain's OpenAIEmbeddings: check_embedding_ctx_length=False).",
+            param=param,
+        )
+    framed = vocabulary.framed(row)
+    if len(framed) > model.limits.max_tokens:
+        raise InputTooLong(
+            f"`{param}` has {len(framed)} tokens and {model.name} reads at most {model.limits.max_tokens}.",
+            param=param,
+        )
+    return framed

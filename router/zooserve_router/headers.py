@@ -1,0 +1,87 @@
+"""What the request's headers ask for: its id, class, deadline and trace, read once and checked."""
+
+import math
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+
+from zooserve.catalogue import SloClass
+from zooserve.errors import BadInput
+from zooserve_router.context import Deadline, Record, RequestContext
+
+__all__ = ["KnownHeaders", "context_from", "known_headers", "request_id_from"]
+
+KnownHeaders = Mapping[bytes, bytes]
+
+_READ = frozenset(
+    {b"x-request-id", b"x-zooserve-class", b"x-request-timeout-ms", b"x-stainless-read-timeout", b"traceparent",
+     b"content-length"}
+)  # fmt: skip
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_CLASSES: dict[bytes, SloClass] = {b"interactive": "interactive", b"bulk": "bulk"}
+
+
+def known_headers(raw: Iterable[tuple[bytes, bytes]]) -> KnownHeaders:
+    """The headers that the router itself reads, by name; the first of several wins."""
+    found: dict[bytes, bytes] = {}
+    for name, value in raw:
+        if name in _READ:
+            found.setdefault(name, value)
+    return found
+
+
+def request_id_from(headers: KnownHeaders) -> str:
+    """The caller's own id if it is one we may print in logs and headers, else a fresh one."""
+    given = headers.get(b"x-request-id", b"")
+    if _REQUEST_ID.fullmatch(given):
+        return given.decode("ascii")
+    return f"req_{secrets.token_hex(12)}"
+
+
+def context_from(headers: KnownHeaders, request_id: str, record: Record, max_deadline_s: float) -> RequestContext:
+    """The request's context. Raises BadInput for a class or a timeout that cannot be understood."""
+    trace = headers.get(b"traceparent", b"")
+    return RequestContext(
+        request_id=request_id,
+        deadline=Deadline.after(min(_timeout_s(headers), max_deadline_s)),
+        slo_class=_class_from(headers),
+        traceparent=trace.decode("ascii") if _TRACEPARENT.fullmatch(trace) else None,
+        record=record,
+    )
+
+
+def _class_from(headers: KnownHeaders) -> SloClass | None:
+    given = headers.get(b"x-zooserve-class")
+    if given is None:
+        return None
+    if given not in _CLASSES:
+        raise BadInput(
+            f"x-zooserve-class is {_printable(given)}; it must be `interactive` or `bulk`, or be left out.",
+            param="x-zooserve-class",
+        )
+    return _CLASSES[given]
+
+
+def _timeout_s(headers: KnownHeaders) -> float:
+    given = headers.get(b"x-request-timeout-ms")
+    if given is not None:
+        return _positive("x-request-timeout-ms", given, "milliseconds") / 1000
+    given = headers.get(b"x-stainless-read-timeout")  # openai-python sends its own read timeout, in seconds
+    if given is not None:
+        return _positive("x-stainless-read-timeout", given, "seconds")
+    return math.inf
+
+
+def _positive(name: str, value: bytes, unit: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not number > 0:
+        raise BadInput(f"{name} is {_printable(value)}; it must be a number of {unit} above 0.", param=name)
+    return number
+
+
+def _printable(value: bytes) -> str:
+    return repr(value[:64].decode("latin-1"))

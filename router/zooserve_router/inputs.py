@@ -1,0 +1,64 @@
+"""The `input` field as OpenAI has it: a string, a list of strings, a token array, or a list of token arrays."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from zooserve.catalogue import Model
+from zooserve.errors import BadInput, TooManyItems
+from zooserve_router.embedding import TextInputs, TokenInputs
+from zooserve_router.payload import checked_text, kind_of
+
+__all__ = ["mixed_inputs", "text_inputs"]
+
+
+def mixed_inputs(value: Any, model: Model) -> TextInputs | TokenInputs:
+    """Texts or token rows. Raises BadInput naming the item at fault."""
+    if isinstance(value, list) and value and _is_token(value[0]):
+        return TokenInputs([_token_row(value, "input")], ["input"])
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        _refuse_too_many(value, model)
+        params = _params(value)
+        return TokenInputs([_token_row(row, param) for row, param in zip(value, params, strict=True)], params)
+    return text_inputs(value, model)
+
+
+def text_inputs(value: Any, model: Model) -> TextInputs:
+    """One text or a list of texts. Raises BadInput naming the item at fault."""
+    if isinstance(value, str):
+        return TextInputs([checked_text(value, "input")], ["input"])
+    if not isinstance(value, list):
+        raise BadInput(
+            f"`input` is {kind_of(value)}; it must be a string or an array.", param="input", code="invalid_type"
+        )
+    if not value:
+        raise BadInput("`input` is an empty array; send at least one text.", param="input")
+    _refuse_too_many(value, model)
+    params = _params(value)
+    return TextInputs([checked_text(text, param) for text, param in zip(value, params, strict=True)], params)
+
+
+def _params(items: Sequence[Any]) -> list[str]:
+    return [f"input[{place}]" for place in range(len(items))]
+
+
+def _refuse_too_many(items: Sequence[Any], model: Model) -> None:
+    if len(items) > model.limits.max_items:
+        raise TooManyItems(
+            f"`input` has {len(items)} items; {model.name} takes at most {model.limits.max_items} in one request.",
+            param="input",
+        )
+
+
+def _token_row(row: Any, param: str) -> Sequence[int]:
+    if not isinstance(row, list):
+        raise BadInput(f"`{param}` is {kind_of(row)}, after token arrays; do not mix them.", param=param)
+    if not row:
+        raise BadInput(f"`{param}` is an empty token array.", param=param)
+    for token in row:
+        if not _is_token(token):
+            raise BadInput(f"`{param}` contains {kind_of(token)}; token ids are integers.", param=param)
+    return row
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

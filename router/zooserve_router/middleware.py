@@ -1,0 +1,190 @@
+"""The edge of the app, in plain ASGI: context in, body capped while it is read, hang-ups noticed, errors in dialect.
+
+Everything a request must get whatever it asked for happens here once: its id, its bounds, the headers that say what
+ran, its metrics, and an answer in the caller's shape for every error.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import orjson
+
+from zooserve.errors import BodyTooLarge, InternalError, ServingError
+from zooserve_observability.metrics import UNKNOWN_MODEL, RouterMetrics
+from zooserve_router.context import Record, RequestContext
+from zooserve_router.dialects import SHAPES, dialect_of_path, retry_headers, status_of
+from zooserve_router.headers import KnownHeaders, context_from, known_headers, request_id_from
+
+__all__ = ["Edge"]
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_log = logging.getLogger(__name__)
+
+
+class HungUp(Exception):
+    """The client left before its answer was complete: an ordinary end, nobody is left to tell."""
+
+
+class Answer:
+    """The answer being sent: knows how far it got, and puts our headers on it."""
+
+    def __init__(self, send: Send, request_id: str, record: Record) -> None:
+        self.begun = False
+        self.complete = False
+        self.request_id = request_id
+        self.record = record
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        """Pass one message on, with our headers on the first."""
+        if message["type"] == "http.response.start":
+            self.begun = True
+            message["headers"] = [*message.get("headers", ()), *self._own_headers()]
+        elif message["type"] == "http.response.body" and not message.get("more_body"):
+            self.complete = True
+        await self._send(message)
+
+    async def error(self, path: str, error: ServingError) -> None:
+        """Answer with an error in the path's dialect; once the answer has begun only its connection can be cut."""
+        if self.begun:
+            raise error
+        body = orjson.dumps(SHAPES[dialect_of_path(path)](error))
+        headers = {"content-type": "application/json", "content-length": str(len(body)), **retry_headers(error)}
+        if isinstance(error, BodyTooLarge):
+            headers["connection"] = "close"  # the rest of the body is not going to be read
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self.send({"type": "http.response.start", "status": status_of(error), "headers": raw})
+        await self.send({"type": "http.response.body", "body": body})
+
+    def _own_headers(self) -> list[tuple[bytes, bytes]]:
+        headers = [(b"x-request-id", self.request_id.encode())]
+        model = self.record.model
+        if model is not None:
+            headers.append((b"x-zooserve-model", model.name.encode()))
+            headers.append((b"x-zooserve-version", str(model.version).encode()))
+        if self.record.phases_s:
+            phases = ", ".join(f"{name};dur={spent * 1000:.2f}" for name, spent in self.record.phases_s.items())
+            headers.append((b"server-timing", phases.encode()))
+        return headers
+
+
+class Edge:
+    """The outermost layer of ours around the app."""
+
+    def __init__(self, app: App, *, metrics: RouterMetrics, max_body_bytes: int, max_deadline_s: float) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._max_body_bytes = max_body_bytes
+        self._max_deadline_s = max_deadline_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; anything but HTTP passes through."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = known_headers(scope["headers"])
+        record = Record()
+        answer = Answer(send, request_id_from(headers), record)
+        began = time.perf_counter()
+        with self._metrics.flying():
+            try:
+                await self._serve(scope, receive, headers, answer)
+            except ServingError as error:
+                record.outcome = type(error).__name__
+                if status_of(error) < 500 and error.code:
+                    self._metrics.refusal(error.code)
+                await answer.error(scope["path"], error)
+            except HungUp:
+                record.outcome = "cancelled"
+            except asyncio.CancelledError:
+                record.outcome = "cancelled"
+                raise
+            except Exception:
+                record.outcome = InternalError.__name__
+                _log.exception("request %s %s failed unexpectedly", answer.request_id, scope["path"])
+                await answer.error(scope["path"], _unforeseen(answer.request_id))
+            finally:
+                self._metrics.ended(*_labels(record), record.outcome, time.perf_counter() - began)
+                self._metrics.read_and_wrote(*_labels(record), record.input_tokens, record.output_tokens)
+
+    async def _serve(self, scope: Scope, receive: Receive, headers: KnownHeaders, answer: Answer) -> None:
+        context = context_from(headers, answer.request_id, answer.record, self._max_deadline_s)
+        scope.setdefault("state", {})["context"] = context
+        body = await self._whole_body(headers, receive, context)
+        await self._unless_hung_up(scope, receive, answer, body)
+
+    async def _whole_body(self, headers: KnownHeaders, receive: Receive, context: RequestContext) -> bytes:
+        """The body, refused as soon as it is too long. Read here, so that what can still come is only a hang-up."""
+        declared = headers.get(b"content-length", b"0")
+        if declared.isdigit() and int(declared) > self._max_body_bytes:
+            raise self._too_large()
+        whole = bytearray()
+        async with context.deadline.enforced():
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise HungUp
+                whole += message.get("body", b"")
+                if len(whole) > self._max_body_bytes:
+                    raise self._too_large()
+                if not message.get("more_body"):
+                    return bytes(whole)
+
+    def _too_large(self) -> BodyTooLarge:
+        return BodyTooLarge(f"The body is larger than {self._max_body_bytes} bytes. Send fewer or shorter texts.")
+
+    async def _unless_hung_up(self, scope: Scope, receive: Receive, answer: Answer, body: bytes) -> None:
+        """Run the app on the body it has; cancel it when the client leaves, and raise HungUp then."""
+        work = asyncio.current_task()
+        if work is None:
+            raise RuntimeError("an ASGI app runs in a task")
+        left = asyncio.Event()
+        watch = asyncio.create_task(_cancel_on_hang_up(receive, answer, left, work))
+        try:
+            await self._app(scope, _replayed(body, left), answer.send)
+        except asyncio.CancelledError:
+            # Ray cancels too; only a cancellation that is all our own ends here.
+            if left.is_set() and work.uncancel() == 0:
+                raise HungUp from None
+            raise
+        finally:
+            watch.cancel()
+
+
+async def _cancel_on_hang_up(receive: Receive, answer: Answer, left: asyncio.Event, work: asyncio.Task[Any]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    if not answer.complete:  # servers report a disconnect after a whole answer, too
+        work.cancel()
+    left.set()
+
+
+def _replayed(body: bytes, left: asyncio.Event) -> Receive:
+    """A `receive` that hands out the body once, and then waits for the hang-up."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        if messages:
+            return messages.pop()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    return receive
+
+
+def _labels(record: Record) -> tuple[str, str, str]:
+    if record.model is None:
+        return (UNKNOWN_MODEL, "", record.slo_class)
+    return (record.model.name, str(record.model.version), record.slo_class)
+
+
+def _unforeseen(request_id: str) -> InternalError:
+    return InternalError(f"Something went wrong here that is not your fault. Quote request id {request_id}.")

@@ -1,0 +1,62 @@
+"""What a zoo model must answer before it counts as ready: one real inference per class and bucket."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from zooserve.catalogue import Model, SloClass
+from zooserve.errors import BackendUnavailable, ServingError
+from zooserve.triton.tensors import Tensor, text_tensor, token_tensor
+from zooserve_router.backends.zoo import Inference
+from zooserve_router.dispatch import Zoo
+from zooserve_router.readiness import Probe
+from zooserve_router.vocabulary import Vocabulary
+
+__all__ = ["inferences_proving", "zoo_probe"]
+
+# One inference of the longest bucket on two busy cores takes far less, also while another class is being warmed.
+_TIMEOUT_S = 30.0
+_OUTPUT = {"embed": "embedding", "rerank": "score", "classify": "probabilities", "rag_query": "embedding"}
+
+
+def zoo_probe(model: Model, zoo: Zoo, vocabularies: Mapping[str, Vocabulary]) -> Probe:
+    """A probe that sends them all. It raises ServingError naming the bucket that failed."""
+
+    async def probe() -> None:
+        if model.tokenizer is not None and model.name not in vocabularies:
+            raise BackendUnavailable(f"its tokenizer {model.tokenizer} is missing; run `zooserve fetch`")
+        for inference in inferences_proving(model):
+            try:
+                await zoo.infer(inference)
+            except ServingError as fault:
+                raise BackendUnavailable(f"{inference.request_id}: {fault.message}") from fault
+
+    return probe
+
+
+def inferences_proving(model: Model) -> Iterator[Inference]:
+    """One inference per SLO class and bucket, and the same for the encoder that takes token ids."""
+    for slo_class in model.triton:
+        for bucket in model.buckets or (model.limits.max_tokens,):
+            yield _ask(model.triton_model(slo_class), (_texts(model, bucket),), _OUTPUT[model.task], bucket)
+    for slo_class in model.encoder or ():
+        for bucket in model.buckets:
+            yield _ask(_encoder(model, slo_class), _token_inputs(bucket), "sentence_embedding", bucket)
+
+
+def _encoder(model: Model, slo_class: SloClass) -> str:
+    return model.encoder_model(slo_class) or model.triton_model(slo_class)
+
+
+def _ask(triton_model: str, inputs: tuple[Tensor, ...], output: str, bucket: int) -> Inference:
+    return Inference(triton_model, inputs, (output,), f"probe {triton_model} bucket {bucket}", _TIMEOUT_S)
+
+
+def _texts(model: Model, bucket: int) -> Tensor:
+    text = " ".join(["a"] * (bucket - 2))  # two special tokens fill it up
+    return text_tensor("text", [text, text] if model.task == "rerank" else [text])
+
+
+def _token_inputs(bucket: int) -> tuple[Tensor, ...]:
+    ones = np.ones((1, bucket), dtype=np.int64)
+    return (token_tensor("input_ids", ones), token_tensor("attention_mask", ones))

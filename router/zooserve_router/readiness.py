@@ -1,0 +1,98 @@
+"""Readiness: a model counts as ready once it answered real inferences, and until a call finds it unavailable."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from zooserve.catalogue import Model
+from zooserve.errors import BackendUnavailable, ServingError
+
+__all__ = ["ModelState", "Probe", "Readiness"]
+
+Probe = Callable[[], Awaitable[None]]
+"""Proves one model by real inferences; raises a ServingError when it does not work."""
+
+_log = logging.getLogger(__name__)
+_PAUSES_S = (0.25, 0.5, 1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """Whether one model is ready, and if not, why."""
+
+    model: Model
+    ready: bool
+    reason: str
+
+
+class Readiness:
+    """The state of every model, kept true by one background task per model."""
+
+    def __init__(self, models: Iterable[Model], probes: Mapping[str, Probe]) -> None:
+        self._models = {model.name: model for model in models}
+        self._probes = probes
+        self._faults = dict.fromkeys(self._models, "not asked yet")
+        self._doubted = {name: asyncio.Event() for name in self._models}
+        for doubted in self._doubted.values():
+            doubted.set()
+
+    def states(self) -> list[ModelState]:
+        """Every model's state, in the catalogue's order."""
+        return [
+            ModelState(model, name not in self._faults, self._faults.get(name, ""))
+            for name, model in self._models.items()
+        ]
+
+    def is_ready(self, name: str) -> bool:
+        """Whether the model of this name works."""
+        return name not in self._faults
+
+    @property
+    def ready(self) -> bool:
+        """Whether every required model works."""
+        return not any(self._models[name].required for name in self._faults)
+
+    def require(self, model: Model) -> None:
+        """Raises BackendUnavailable, with the reason, unless the model is ready."""
+        if model.name in self._faults:
+            raise BackendUnavailable(f"{model.name} is not ready: {self._faults[model.name]}", param="model")
+
+    def doubt(self, model: Model, fault: ServingError) -> None:
+        """A call found the model unavailable: it is out until it has proven itself again."""
+        if model.name not in self._faults:
+            _log.warning("%s is no longer ready: %s", model.name, fault.message)
+            self._faults[model.name] = fault.message
+            self._doubted[model.name].set()
+
+    async def watch(self) -> None:
+        """Probe every model until it works, and again whenever it is doubted. Runs until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for name in self._models:
+                group.create_task(self._watch_one(name), name=f"readiness of {name}")
+
+    async def _watch_one(self, name: str) -> None:
+        while True:
+            await self._doubted[name].wait()
+            self._doubted[name].clear()
+            await self._prove(name)
+
+    async def _prove(self, name: str) -> None:
+        attempt = 0
+        while not await self._works(name):
+            await asyncio.sleep(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)])
+            attempt += 1
+
+    async def _works(self, name: str) -> bool:
+        try:
+            await self._probes[name]()
+        except ServingError as fault:
+            self._faults[name] = fault.message
+            return False
+        except Exception as fault:
+            _log.exception("the probe of %s broke", name)
+            self._faults[name] = f"its probe broke: {fault!r}"
+            return False
+        self._faults.pop(name, None)
+        _log.info("%s is ready", name)
+        return True

@@ -1,0 +1,39 @@
+"""What endpoints share: made once by `app`, found on the app's state."""
+
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from zooserve.catalogue import Catalogue
+from zooserve.settings import Settings
+from zooserve_observability.metrics import RouterMetrics
+from zooserve_router.context import RequestContext
+from zooserve_router.dispatch import ZooDispatch
+from zooserve_router.embedding import Embedder
+from zooserve_router.readiness import Readiness
+
+__all__ = ["Services", "context_of", "services_of"]
+
+
+@dataclass(frozen=True)
+class Services:
+    """The wired parts."""
+
+    settings: Settings
+    catalogue: Catalogue
+    metrics: RouterMetrics
+    readiness: Readiness
+    dispatch: ZooDispatch
+    embedder: Embedder
+
+
+def services_of(request: Request) -> Services:
+    """The services of the app that this request came to."""
+    services: Services = request.app.state.services
+    return services
+
+
+def context_of(request: Request) -> RequestContext:
+    """The context that the middleware gave this request."""
+    context: RequestContext = request.scope["state"]["context"]
+    return context
