@@ -19,10 +19,12 @@ from zooserve.errors import BadInput, MethodNotAllowed, RouteNotFound
 from zooserve.settings import RouterSettings, Settings
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.admission import Budget
+from zooserve_router.backends.leaf import Leaf
 from zooserve_router.backends.zoo import ZooBackend, zoo_session
+from zooserve_router.chat import ChatService, chat_probe, load_chat_models
 from zooserve_router.dispatch import ZooDispatch
 from zooserve_router.embedding import Embedder
-from zooserve_router.endpoints import embeddings, health
+from zooserve_router.endpoints import chat, completions, embeddings, health
 from zooserve_router.middleware import Edge
 from zooserve_router.probes import zoo_probe
 from zooserve_router.readiness import Readiness
@@ -45,7 +47,7 @@ def create_app(settings: Settings) -> FastAPI:
     # No redirects and no pages of FastAPI's own: what is not listed here answers 404 in the caller's dialect.
     app = FastAPI(
         lifespan=lifespan, redirect_slashes=False, openapi_url=None, docs_url=None, redoc_url=None,
-        routes=[*embeddings.routes, *health.routes],
+        routes=[*embeddings.routes, *chat.routes, *completions.routes, *health.routes],
     )  # fmt: skip
     app.add_middleware(
         Edge,
@@ -63,8 +65,14 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
     vocabularies = load_vocabularies(catalogue, settings.repository)
     session = await stack.enter_async_context(zoo_session())
     zoo = ZooBackend(session, f"{settings.zoo.host}:{settings.zoo.http_port}", random.SystemRandom())
-    probes = {model.name: zoo_probe(model, zoo, vocabularies) for model in catalogue if model.runs_on == "zoo"}
-    readiness = Readiness([model for model in catalogue if model.name in probes], probes)
+    leaf = Leaf(f"{settings.leaf.host}:{settings.leaf.grpc_port}")
+    stack.push_async_callback(leaf.close)
+    chats = load_chat_models(catalogue, settings.repository, settings.router.replicas)
+    probes = {
+        model.name: zoo_probe(model, zoo, vocabularies) if model.runs_on == "zoo" else chat_probe(model, chats, leaf)
+        for model in catalogue
+    }
+    readiness = Readiness(catalogue, probes)
     dispatch = ZooDispatch(zoo, _budgets(settings.router), readiness)
     stack.push_async_callback(dispatch.drain)
     await stack.enter_async_context(_in_background(readiness))
@@ -75,6 +83,7 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
         readiness=readiness,
         dispatch=dispatch,
         embedder=Embedder(dispatch, vocabularies, settings.router.interactive_max_items),
+        chat=ChatService(chats, leaf, readiness, metrics),
     )
 
 

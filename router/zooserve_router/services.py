@@ -7,6 +7,7 @@ from starlette.requests import Request
 from zooserve.catalogue import Catalogue
 from zooserve.settings import Settings
 from zooserve_observability.metrics import RouterMetrics
+from zooserve_router.chat import ChatService
 from zooserve_router.context import RequestContext
 from zooserve_router.dispatch import ZooDispatch
 from zooserve_router.embedding import Embedder
@@ -25,6 +26,7 @@ class Services:
     readiness: Readiness
     dispatch: ZooDispatch
     embedder: Embedder
+    chat: ChatService
 
 
 def services_of(request: Request) -> Services:

@@ -1,0 +1,184 @@
+"""/v1/completions: raw prompts, no template, as OpenAI has it.
+
+The caller writes the whole prompt, control tokens included. Token ids are passed on as the text that the model would
+write them as, and refused where there is none: the leaf's contract takes text only.
+"""
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from zooserve.catalogue import Catalogue, Model
+from zooserve.errors import BadInput, TooManyItems, Unsupported
+from zooserve_router.chat import Ask, ChatModel, ChatService, Step, granted_tokens
+from zooserve_router.dispatch import find_model
+from zooserve_router.endpoints.answers import Answered, answered
+from zooserve_router.endpoints.sampling import (
+    MAX_CHOICES,
+    choices_asked,
+    refuse_unsupported,
+    sampling_asked,
+    usage_asked,
+)
+from zooserve_router.generation import Generation
+from zooserve_router.payload import Fields, checked_text, json_fields
+from zooserve_router.services import context_of, services_of
+
+__all__ = ["CompletionRequest", "routes"]
+
+_DEFAULT_MAX_TOKENS = 16
+"""OpenAI's own default for this route."""
+
+PromptInput = str | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CompletionRequest:
+    """One parsed and checked request."""
+
+    model: Model
+    prompts: tuple[PromptInput, ...]
+    sampling: Generation
+    max_tokens: int | None
+    n: int
+    echo: bool
+    stream: bool
+    include_usage: bool
+
+    @classmethod
+    def parse(cls, fields: Fields, catalogue: Catalogue) -> "CompletionRequest":
+        """Raises BadInput or ModelNotFound, naming the field at fault."""
+        model = find_model(catalogue, fields.required_text("model"), "chat")
+        prompts = _prompts_in(fields.required("prompt"))
+        stream = fields.boolean("stream", default=False)
+        parsed = cls(
+            model=model,
+            prompts=prompts,
+            sampling=sampling_asked(fields),
+            max_tokens=fields.integer("max_tokens", low=1),
+            n=choices_asked(fields, len(prompts)),
+            echo=fields.boolean("echo", default=False),
+            stream=stream,
+            include_usage=usage_asked(fields, stream=stream),
+        )
+        _refuse_other_candidates(fields, parsed.n)
+        refuse_unsupported(fields)
+        fields.refuse_unknown()
+        return parsed
+
+    async def ask(self, service: ChatService) -> Ask:
+        """The request in tokens: prompts counted, answers granted, the same for all since they share one bound."""
+        chat = service.ready_model(self.model)
+        texts = [_text_of(chat, prompt) for prompt in self.prompts]
+        prompts = tuple([await service.prompt_of_text(chat, text, "prompt") for text in texts])
+        longest = max(prompt.tokens for prompt in prompts)
+        granted = granted_tokens(self.model, longest, self.max_tokens, _DEFAULT_MAX_TOKENS, "prompt")
+        return Ask(chat, prompts, replace(self.sampling, max_tokens=granted), self.n)
+
+
+def _prompts_in(value: Any) -> tuple[PromptInput, ...]:
+    """A string, token ids, or an array of either."""
+    if isinstance(value, str):
+        return (checked_text(value, "prompt"),)
+    if not isinstance(value, list) or not value:
+        raise BadInput(
+            "`prompt` must be a string, an array of token ids, or a non-empty array of either.", param="prompt"
+        )
+    if _is_token(value[0]):
+        return (_tokens_in(value, "prompt"),)
+    if len(value) > MAX_CHOICES:
+        raise TooManyItems(f"{len(value)} prompts; at most {MAX_CHOICES} are answered per request.", param="prompt")
+    return tuple(
+        _tokens_in(entry, f"prompt[{index}]") if isinstance(entry, list) else checked_text(entry, f"prompt[{index}]")
+        for index, entry in enumerate(value)
+    )
+
+
+def _tokens_in(values: list[Any], param: str) -> tuple[int, ...]:
+    if not values or not all(map(_is_token, values)):
+        raise BadInput(f"`{param}` must be a non-empty array of integer token ids.", param=param, code="invalid_type")
+    return tuple(values)
+
+
+def _is_token(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _text_of(chat: ChatModel, prompt: PromptInput) -> str:
+    return prompt if isinstance(prompt, str) else chat.tokenizer.decode(prompt, "prompt")
+
+
+def _refuse_other_candidates(fields: Fields, n: int) -> None:
+    best_of = fields.integer("best_of", low=1)
+    if best_of is not None and best_of != n:
+        raise Unsupported(
+            f"`best_of` is {best_of}; ranking candidates is not available here, leave it out or send `n`.",
+            param="best_of",
+        )
+    if fields.text("suffix"):
+        raise Unsupported("`suffix` is not available: this model does not fill in the middle.", param="suffix")
+
+
+class CompletionShape:
+    """How /v1/completions writes an answer. `echoed` is what each choice starts with."""
+
+    def __init__(self, model: Model, echoed: Sequence[str]) -> None:
+        self._echoed = echoed
+        self._common = {
+            "id": f"cmpl-{secrets.token_hex(14)}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": model.name,
+            "system_fingerprint": f"{model.name}@{model.version}",
+        }
+
+    def opening(self, choices: int) -> list[dict[str, Any]]:
+        """The chunks before any text: the prompts, where they are echoed."""
+        return [self._chunk(index, text) for index, text in enumerate(self._echoed) if text]
+
+    def chunks(self, step: Step) -> list[dict[str, Any]]:
+        """The chunk of one step."""
+        return [self._chunk(step.index, step.text, step.finish_reason)]
+
+    def closing(self, usage: Mapping[str, int]) -> dict[str, Any]:
+        """The chunk that carries the usage."""
+        return {**self._common, "choices": [], "usage": usage}
+
+    def whole(self, choices: Sequence[Answered], usage: Mapping[str, int]) -> dict[str, Any]:
+        """The answer in one piece."""
+        return {
+            **self._common,
+            "choices": [
+                _choice(index, self._echoed[index] + choice.text, choice.finish_reason)
+                for index, choice in enumerate(choices)
+            ],
+            "usage": usage,
+        }
+
+    def _chunk(self, index: int, text: str, finish_reason: str | None = None) -> dict[str, Any]:
+        return {**self._common, "choices": [_choice(index, text, finish_reason)]}
+
+
+def _choice(index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
+    return {"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}
+
+
+async def create_completion(request: Request) -> Response:
+    """POST /v1/completions."""
+    services, context = services_of(request), context_of(request)
+    with context.record.phase("parse"):
+        wanted = CompletionRequest.parse(await json_fields(request), services.catalogue)
+        context.record.runs(wanted.model, "interactive")
+        ask = await wanted.ask(services.chat)
+    echoed = [prompt.text if wanted.echo else "" for prompt in ask.prompts for _ in range(wanted.n)]
+    shape = CompletionShape(wanted.model, echoed)
+    return await answered(services.chat, ask, context, shape, stream=wanted.stream, include_usage=wanted.include_usage)
+
+
+routes = (Route("/v1/completions", create_completion, methods=["POST"]),)

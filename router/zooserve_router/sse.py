@@ -1,0 +1,58 @@
+"""Server-sent events: data lines, the error event, and a response that closes its source however it ends."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+__all__ = ["DONE", "EventStream", "event", "streamed"]
+
+DONE = b"data: [DONE]\n\n"
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),  # nginx would collect chunks otherwise
+]
+
+
+def event(payload: Any) -> bytes:
+    """One event. JSON has no bare line breaks but U+2028, U+2029 and U+0085, at which some clients split lines too."""
+    data = orjson.dumps(payload)
+    for character, escaped in _LINE_BREAKS:
+        data = data.replace(character, escaped)
+    return b"data: " + data + b"\n\n"
+
+
+_LINE_BREAKS = [(character.encode(), f"\\u{ord(character):04x}".encode()) for character in "\u0085\u2028\u2029"]
+
+
+async def streamed(events: AsyncGenerator[bytes, None]) -> "EventStream":
+    """The response of these events. Awaits the first one now, so that an early failure still becomes a status code."""
+    try:
+        first = await anext(events, b"")
+    except BaseException:  # a cancellation, too, must not leave the source open
+        await events.aclose()
+        raise
+    return EventStream(first, events)
+
+
+class EventStream(Response):
+    """Sends events as they come. The source is closed when it ends, when the client leaves, and when sending fails."""
+
+    def __init__(self, first: bytes, later: AsyncGenerator[bytes, None]) -> None:
+        super().__init__()
+        self._first = first
+        self._later = later
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        async with aclosing(self._later) as later:
+            await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
+            await send({"type": "http.response.body", "body": self._first, "more_body": True})
+            async for chunk in later:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})

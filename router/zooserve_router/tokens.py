@@ -1,0 +1,94 @@
+"""Exact token counts, and the tokens that only the chat template may write."""
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from zooserve.errors import BadInput, InputTooLong
+
+__all__ = ["ChatTokenizer", "load_tokenizer"]
+
+# The shapes that control tokens have in the open checkpoints; a template's own literals are added to these.
+_CONTROL = re.compile(r"<\|[^|]*\|>|</?s>|\[/?INST\]|<(bos|eos|start_of_turn|end_of_turn)>")
+# Below this an encoding costs a few milliseconds; beyond it the event loop should not wait.
+_INLINE_CHARACTERS = 8_192
+
+
+@dataclass(frozen=True)
+class ChatTokenizer:
+    """A checkpoint's tokenizer, counting as the engine does: special tokens in the rendered prompt are parsed."""
+
+    tokenizer: Tokenizer
+    control_tokens: tuple[str, ...]
+    """Tokens that start or end a turn. Content that holds one would forge turns, so it is refused."""
+    longest_token_bytes: int
+
+    async def count_prompt(self, prompt: str, limit: int, param: str) -> int:
+        """The prompt's tokens. Raises InputTooLong when there are more than `limit`."""
+        at_least = -(-len(prompt.encode()) // self.longest_token_bytes)
+        if at_least > limit:  # no need to tokenize megabytes to know
+            raise _too_long(f"at least {at_least}", limit, param)
+        if len(prompt) > _INLINE_CHARACTERS:
+            count = await asyncio.to_thread(self.count, prompt)
+        else:
+            count = self.count(prompt)
+        if count > limit:
+            raise _too_long(str(count), limit, param)
+        return count
+
+    def count(self, text: str) -> int:
+        """How many tokens the text has, none added."""
+        return len(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: Sequence[int], param: str) -> str:
+        """The text that the engine would tokenize to exactly these ids. Raises BadInput when there is none."""
+        for position, token in enumerate(ids):
+            if not 0 <= token < self.tokenizer.get_vocab_size():
+                raise BadInput(
+                    f"Invalid '{param}': token {token} at position {position} is not in this model's vocabulary of "
+                    f"{self.tokenizer.get_vocab_size()} tokens.",
+                    param=param,
+                )
+        text = str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
+        if self.tokenizer.encode(text, add_special_tokens=False).ids != list(ids):
+            raise BadInput(
+                f"Invalid '{param}': these token ids are not how this model writes their text, so they cannot be "
+                "passed on unchanged. Send the text instead.",
+                param=param,
+                code="token_ids_not_canonical",
+            )
+        return text
+
+    def refuse_control_tokens(self, text: str, param: str) -> None:
+        """Raise BadInput when the text holds a token that only the template may write."""
+        for token in self.control_tokens:
+            if token in text:
+                raise BadInput(
+                    f"Invalid '{param}': it holds {token!r}, which this model reads as the border of a turn. Remove or "
+                    "escape it; /v1/completions takes raw prompts.",
+                    param=param,
+                    code="control_token_in_content",
+                )
+
+
+def _too_long(count: str, limit: int, param: str) -> InputTooLong:
+    return InputTooLong(
+        f"This model's maximum context length is {limit} tokens, prompt and answer together. However, your {param} "
+        f"came to {count} tokens. Shorten the {param}.",
+        param=param,
+    )
+
+
+def load_tokenizer(path: Path, template_source: str) -> ChatTokenizer:
+    """Read a tokenizer.json; every special token that the template writes, or that looks like one, is a control one."""
+    source = path.read_text(encoding="utf-8")
+    tokenizer = Tokenizer.from_str(source)
+    special = [entry["content"] for entry in json.loads(source).get("added_tokens", []) if entry.get("special")]
+    control = tuple(token for token in special if token in template_source or _CONTROL.fullmatch(token))
+    longest = max(len(token.encode()) for token in tokenizer.get_vocab())
+    return ChatTokenizer(tokenizer, control, longest)
