@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["RouterSettings", "Settings", "TritonSettings"]
+__all__ = ["RouterSettings", "Settings", "TritonSettings", "WatchSettings"]
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
@@ -44,6 +44,22 @@ class RouterSettings(BaseModel):
     """A request with more texts is bulk, unless the caller names the class itself."""
 
 
+class WatchSettings(BaseModel):
+    """How closely the supervisor looks at its servers."""
+
+    model_config = ConfigDict(frozen=True)
+
+    interval_s: Annotated[float, Field(gt=0)] = 5.0
+    """Between two looks at a server. A model that answered somebody since the last look is not probed."""
+    probe_timeout_s: Annotated[float, Field(gt=0)] = 15.0
+    """A one-text probe that waits behind a full batch of bulk work takes about a second on two busy cores."""
+    patience: Annotated[int, Field(gt=0)] = 3
+    """Probes in a row that may pass their time before the server counts as hung."""
+    backoff_s: Annotated[float, Field(gt=0)] = 1.0
+    """The pause before a second remedy; it doubles with each further one."""
+    longest_backoff_s: Annotated[float, Field(gt=0)] = 120.0
+
+
 class Settings(BaseSettings):
     """Everything that may differ between two machines."""
 
@@ -63,6 +79,7 @@ class Settings(BaseSettings):
     zoo: TritonSettings = TritonSettings()
     leaf: TritonSettings = TritonSettings()
     router: RouterSettings = RouterSettings()
+    watch: WatchSettings = WatchSettings()
     otlp_endpoint: str | None = None
     """OTLP/HTTP base address for traces, such as http://localhost:4318; unset: no export."""
 
