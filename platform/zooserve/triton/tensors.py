@@ -64,9 +64,7 @@ def encode_request(
     inputs: Sequence[Tensor], outputs: Sequence[str], *, request_id: str, timeout_us: int | None = None
 ) -> tuple[bytes, int]:
     """The body of one inference and the length of its JSON header; these outputs are asked for, in binary."""
-    parameters: dict[str, Any] = {"binary_data_output": True}
-    if timeout_us is not None:
-        parameters["timeout"] = timeout_us
+    parameters = {} if timeout_us is None else {"timeout": timeout_us}
     header = orjson.dumps(
         {
             "id": request_id,
@@ -79,7 +77,7 @@ def encode_request(
                 }
                 for tensor in inputs
             ],
-            "outputs": [{"name": name} for name in outputs],
+            "outputs": [{"name": name, "parameters": {"binary_data": True}} for name in outputs],
             "parameters": parameters,
         }
     )
