@@ -1,17 +1,21 @@
 """Requests that came in one call, joined into as few runs as their shapes allow and split again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Failure", "Job", "Result", "run_jobs"]
+__all__ = ["Array", "Arrays", "BadTensor", "Failure", "Job", "Result", "run_jobs"]
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 Run = Callable[[Sequence[str], Arrays], Sequence[Array]]
+
+
+class BadTensor(Exception):
+    """The model refuses these values: the caller's fault, not the server's."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +41,19 @@ class Failure:
     """Why one job has no result."""
 
     reason: str
+    callers_fault: bool = False
 
 
 Result = dict[str, Array] | Failure
 
 
-def run_jobs(jobs: Sequence[Job], run: Run, *, batched: bool = True, run_rows: int = 0) -> list[Result]:
-    """The result of each job, in order. Equal shapes run together, the small ones first; a failing job fails alone."""
-    results: list[Result] = [Failure("not run")] * len(jobs)
+def run_jobs(jobs: Sequence[Job], run: Run, *, batched: bool = True, run_rows: int = 0) -> Iterator[tuple[int, Result]]:
+    """Each job's index and result, as soon as its group ran: equal shapes together, the small ones first.
+
+    A job that fails does so alone.
+    """
     for group in _groups(jobs, batched=batched):
-        for index, result in zip(group, _run_group([jobs[index] for index in group], run, run_rows), strict=True):
-            results[index] = result
-    return results
+        yield from zip(group, _run_group([jobs[index] for index in group], run, run_rows), strict=True)
 
 
 def _groups(jobs: Sequence[Job], *, batched: bool) -> list[list[int]]:
@@ -65,7 +70,7 @@ def _run_group(jobs: Sequence[Job], run: Run, run_rows: int) -> list[Result]:
         return list(_run_together(jobs, run, run_rows))
     except Exception as exc:  # ONNX Runtime's errors share no base; whatever it is, it belongs to this group only
         if len(jobs) == 1:
-            return [Failure(str(exc))]
+            return [Failure(str(exc), isinstance(exc, BadTensor))]
     # One bad row (a token id outside the table, say) fails the whole run: find out whose it was.
     return [result for job in jobs for result in _run_group([job], run, run_rows)]
 
