@@ -22,16 +22,30 @@ from zooserve_router.admission import Budget
 from zooserve_router.backends.leaf import Leaf
 from zooserve_router.backends.zoo import ZooBackend, zoo_session
 from zooserve_router.chat import ChatService, chat_probe, load_chat_models
+from zooserve_router.classification import Classifier
 from zooserve_router.dispatch import ZooDispatch
 from zooserve_router.embedding import Embedder
-from zooserve_router.endpoints import chat, completions, embeddings, health
+from zooserve_router.endpoints import chat, classify, completions, embeddings, health, models, rag_query, rerank
 from zooserve_router.middleware import Edge
 from zooserve_router.probes import zoo_probe
+from zooserve_router.querying import QueryReader
 from zooserve_router.readiness import Readiness
+from zooserve_router.reranking import Reranker
 from zooserve_router.services import Services
 from zooserve_router.vocabulary import load_vocabularies
 
 __all__ = ["Services", "create_app"]
+
+_ROUTES = (
+    *chat.routes,
+    *classify.routes,
+    *completions.routes,
+    *embeddings.routes,
+    *health.routes,
+    *models.routes,
+    *rag_query.routes,
+    *rerank.routes,
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -45,10 +59,7 @@ def create_app(settings: Settings) -> FastAPI:
             yield
 
     # No redirects and no pages of FastAPI's own: what is not listed here answers 404 in the caller's dialect.
-    app = FastAPI(
-        lifespan=lifespan, redirect_slashes=False, openapi_url=None, docs_url=None, redoc_url=None,
-        routes=[*embeddings.routes, *chat.routes, *completions.routes, *health.routes],
-    )  # fmt: skip
+    app = FastAPI(lifespan=lifespan, redirect_slashes=False, openapi_url=None, routes=list(_ROUTES))
     app.add_middleware(
         Edge,
         metrics=metrics,
@@ -76,13 +87,17 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
     dispatch = ZooDispatch(zoo, _budgets(settings.router), readiness)
     stack.push_async_callback(dispatch.drain)
     await stack.enter_async_context(_in_background(readiness))
+    interactive = settings.router.interactive_max_items
     return Services(
         settings=settings,
         catalogue=catalogue,
         metrics=metrics,
         readiness=readiness,
         dispatch=dispatch,
-        embedder=Embedder(dispatch, vocabularies, settings.router.interactive_max_items),
+        embedder=Embedder(dispatch, vocabularies, interactive),
+        reranker=Reranker(dispatch, vocabularies, interactive),
+        classifier=Classifier(dispatch, interactive),
+        query_reader=QueryReader(dispatch, vocabularies, interactive),
         chat=ChatService(chats, leaf, readiness, metrics),
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 from zooserve.triton.tensors import text_tensor, token_tensor
 from zooserve_router.dispatch import Chunk
 
-__all__ = ["estimated_tokens", "text_chunks", "token_chunks"]
+__all__ = ["estimated_tokens", "places_cut", "text_chunks", "token_chunks"]
 
 _SPECIAL_TOKENS = 2
 _BYTES_PER_TOKEN = 4  # English prose has 4.5; short words and names less
@@ -20,15 +20,19 @@ def estimated_tokens(text: str, max_tokens: int) -> int:
 
 def text_chunks(texts: Sequence[str], max_tokens: int, rows: int) -> tuple[Chunk, ...]:
     """At most `rows` texts a chunk, of similar length, so that little of a batch is padding."""
-    order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
     return tuple(
         Chunk(
             inputs=(text_tensor("text", [texts[place] for place in places]),),
             places=places,
             tokens=sum(estimated_tokens(texts[place], max_tokens) for place in places),
         )
-        for places in _cut(order, rows)
+        for places in places_cut(texts, rows)
     )
+
+
+def places_cut(texts: Sequence[str], rows: int) -> Iterator[Sequence[int]]:
+    """The places of the texts, shortest text first, at most `rows` at a time."""
+    return _cut(sorted(range(len(texts)), key=lambda place: len(texts[place])), rows)
 
 
 def token_chunks(token_rows: Sequence[Sequence[int]], buckets: Sequence[int], rows: int) -> tuple[Chunk, ...]:

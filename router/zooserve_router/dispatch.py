@@ -5,6 +5,9 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from zooserve.catalogue import Catalogue, Model, SloClass, Task, UnknownModel
 from zooserve.errors import BackendUnavailable, BadInput, DeadlineExceeded, ModelNotFound
 from zooserve.triton.tensors import InferenceAnswer, Tensor
@@ -13,7 +16,18 @@ from zooserve_router.backends.zoo import Inference
 from zooserve_router.context import RequestContext
 from zooserve_router.readiness import Readiness
 
-__all__ = ["Chunk", "Job", "Zoo", "ZooDispatch", "find_model", "slo_class_of"]
+__all__ = [
+    "Chunk",
+    "Job",
+    "Zoo",
+    "ZooDispatch",
+    "find_model",
+    "known_model",
+    "model_for",
+    "scattered",
+    "slo_class_of",
+    "tokens_read",
+]
 
 _ROUTES: dict[Task, str] = {
     "embed": "/v1/embeddings",
@@ -53,12 +67,27 @@ class Job:
     chunks: tuple[Chunk, ...]
 
 
-def find_model(catalogue: Catalogue, name: str, task: Task) -> Model:
-    """The model behind a name, an alias or `name@version`. Raises ModelNotFound, or BadInput if its task is another."""
+def known_model(catalogue: Catalogue, name: str) -> Model:
+    """The model behind a name, an alias or `name@version`. Raises ModelNotFound with the nearest names."""
     try:
-        model = catalogue.resolve(name)
+        return catalogue.resolve(name)
     except UnknownModel as exc:
         raise ModelNotFound(_not_found(exc), param="model") from exc
+
+
+def model_for(catalogue: Catalogue, name: str | None, task: Task) -> Model:
+    """The model of this name for this task; the task's first one where the caller names none."""
+    if name is not None:
+        return find_model(catalogue, name, task)
+    models = catalogue.of_task(task)
+    if not models:
+        raise ModelNotFound(f"No {task} model is served here. GET /v1/models lists them all.", param="model")
+    return models[0]
+
+
+def find_model(catalogue: Catalogue, name: str, task: Task) -> Model:
+    """The model of this name. Raises ModelNotFound, or BadInput if its task is another."""
+    model = known_model(catalogue, name)
     if model.task != task:
         able = ", ".join(other.name for other in catalogue.of_task(task)) or "none"
         raise BadInput(
@@ -137,6 +166,21 @@ class ZooDispatch:
             )
         finally:
             self._budgets[job.slo_class].give_back(chunk.tokens)
+
+
+def scattered(job: Job, answers: Sequence[InferenceAnswer], output: str) -> npt.NDArray[np.float32]:
+    """The rows of one output of all chunks, in the caller's order."""
+    if len(answers) == 1 and list(job.chunks[0].places) == list(range(len(job.chunks[0].places))):
+        return answers[0].outputs[output]
+    whole = np.concatenate([answer.outputs[output] for answer in answers])
+    ordered = np.empty_like(whole)
+    ordered[[place for chunk in job.chunks for place in chunk.places]] = whole
+    return ordered
+
+
+def tokens_read(answers: Sequence[InferenceAnswer]) -> int:
+    """The tokens that the encoder read, over all chunks."""
+    return sum(int(answer.outputs["tokens"].sum()) for answer in answers)
 
 
 async def _all_or_first_failure(parts: Sequence[Coroutine[Any, Any, InferenceAnswer]]) -> list[InferenceAnswer]:

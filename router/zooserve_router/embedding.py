@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from zooserve.catalogue import Model, SloClass
-from zooserve.errors import BackendUnavailable, BadInput, InputTooLong, Unsupported
+from zooserve.errors import BadInput, InputTooLong, Unsupported
 from zooserve.triton.tensors import InferenceAnswer
 from zooserve_router.chunks import text_chunks, token_chunks
 from zooserve_router.context import RequestContext
-from zooserve_router.dispatch import Job, ZooDispatch, slo_class_of
-from zooserve_router.vocabulary import Vocabulary, refuse_too_long
+from zooserve_router.dispatch import Job, ZooDispatch, scattered, slo_class_of, tokens_read
+from zooserve_router.vocabulary import Vocabulary, known_vocabulary, refuse_too_long
 
 __all__ = ["Embedder", "Embeddings", "TextInputs", "TokenInputs"]
 
@@ -53,9 +53,7 @@ class Embedder:
 
     async def embed(self, model: Model, inputs: TextInputs | TokenInputs, context: RequestContext) -> Embeddings:
         """The inputs' vectors, in their order. Raises InputTooLong or BadInput before anything is sent."""
-        vocabulary = self._vocabularies.get(model.name)
-        if vocabulary is None:
-            raise BackendUnavailable(f"{model.name} is not ready: its tokenizer is missing; run `zooserve fetch`.")
+        vocabulary = known_vocabulary(self._vocabularies, model)
         slo_class = slo_class_of(context, len(inputs.params), self._interactive_max_items)
         if isinstance(inputs, TextInputs):
             return await self._embed_texts(model, inputs, vocabulary, slo_class, context)
@@ -68,7 +66,7 @@ class Embedder:
         chunks = text_chunks(inputs.texts, model.limits.max_tokens, model.chunk_rows)
         job = Job(model, model.triton_model(slo_class), slo_class, ("embedding", "tokens"), chunks)
         answers = await self._dispatch.run(job, context)
-        tokens = sum(int(answer.outputs["tokens"].sum()) for answer in answers)
+        tokens = tokens_read(answers)
         return self._embeddings(job, answers, "embedding", tokens, context)
 
     async def _embed_tokens(
@@ -89,16 +87,6 @@ class Embedder:
     ) -> Embeddings:
         context.record.input_tokens = tokens
         return Embeddings(scattered(job, answers, output), tokens)
-
-
-def scattered(job: Job, answers: Sequence[InferenceAnswer], output: str) -> npt.NDArray[np.float32]:
-    """The rows of one output of all chunks, in the caller's order."""
-    if len(answers) == 1 and list(job.chunks[0].places) == list(range(len(job.chunks[0].places))):
-        return answers[0].outputs[output]
-    whole = np.concatenate([answer.outputs[output] for answer in answers])
-    ordered = np.empty_like(whole)
-    ordered[[place for chunk in job.chunks for place in chunk.places]] = whole
-    return ordered
 
 
 def _framed(model: Model, inputs: TokenInputs, vocabulary: Vocabulary) -> list[list[int]]:

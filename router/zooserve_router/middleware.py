@@ -112,8 +112,13 @@ class Edge:
                 _log.exception("request %s %s failed unexpectedly", answer.request_id, scope["path"])
                 await answer.error(scope["path"], _unforeseen(answer.request_id))
             finally:
-                self._metrics.ended(*_labels(record), record.outcome, time.perf_counter() - began)
-                self._metrics.read_and_wrote(*_labels(record), record.input_tokens, record.output_tokens)
+                self._count(record, time.perf_counter() - began)
+
+    def _count(self, record: Record, duration_s: float) -> None:
+        if record.model is None and record.outcome == "ok":
+            return  # health, metrics and lists are not requests to a model
+        self._metrics.ended(*_labels(record), record.outcome, duration_s)
+        self._metrics.read_and_wrote(*_labels(record), record.input_tokens, record.output_tokens)
 
     async def _serve(self, scope: Scope, receive: Receive, headers: KnownHeaders, answer: Answer) -> None:
         context = context_from(headers, answer.request_id, answer.record, self._max_deadline_s)

@@ -8,10 +8,13 @@ from zooserve.catalogue import Catalogue
 from zooserve.settings import Settings
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.chat import ChatService
+from zooserve_router.classification import Classifier
 from zooserve_router.context import RequestContext
 from zooserve_router.dispatch import ZooDispatch
 from zooserve_router.embedding import Embedder
+from zooserve_router.querying import QueryReader
 from zooserve_router.readiness import Readiness
+from zooserve_router.reranking import Reranker
 
 __all__ = ["Services", "context_of", "services_of"]
 
@@ -26,6 +29,9 @@ class Services:
     readiness: Readiness
     dispatch: ZooDispatch
     embedder: Embedder
+    reranker: Reranker
+    classifier: Classifier
+    query_reader: QueryReader
     chat: ChatService
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from tokenizers import Tokenizer
 
 from zooserve.catalogue import Catalogue, Model
-from zooserve.errors import InputTooLong
+from zooserve.errors import BackendUnavailable, InputTooLong
 
-__all__ = ["Vocabulary", "load_vocabularies", "refuse_too_long"]
+__all__ = ["Vocabulary", "known_vocabulary", "load_vocabularies", "refuse_too_long"]
 
 # About 2 ms of tokenizing; more goes to a thread (the tokenizer lets go of the GIL), so that others are not held up.
 _INLINE_BYTES = 8192
@@ -61,6 +61,15 @@ def load_vocabularies(catalogue: Catalogue, repository: Path) -> Mapping[str, Vo
         if model.runs_on == "zoo" and model.tokenizer is not None
     }
     return {name: Vocabulary.from_file(path) for name, path in files.items() if path.is_file()}
+
+
+def known_vocabulary(vocabularies: Mapping[str, Vocabulary], model: Model) -> Vocabulary:
+    """The model's vocabulary. Raises BackendUnavailable where its file was not there at start."""
+    if model.name not in vocabularies:
+        raise BackendUnavailable(
+            f"{model.name} is not ready: its tokenizer is missing; run `zooserve fetch` and restart.", param="model"
+        )
+    return vocabularies[model.name]
 
 
 async def refuse_too_long(vocabulary: Vocabulary, model: Model, texts: Sequence[str], params: Sequence[str]) -> None:

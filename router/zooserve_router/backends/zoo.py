@@ -95,8 +95,10 @@ def translated_errors(path: str) -> Iterator[None]:
         yield
     except TimeoutError as exc:
         raise DeadlineExceeded(f"The zoo did not answer {path} in time.") from exc
+    except aiohttp.ClientConnectorError as exc:
+        raise BackendUnavailable(f"The zoo's Triton cannot be reached ({exc.os_error.strerror}): is it up?") from exc
     except aiohttp.ClientConnectionError as exc:
-        raise BackendUnavailable(f"The zoo's Triton cannot be reached ({exc}); it is restarting or down.") from exc
+        raise BackendUnavailable(f"The zoo's Triton hung up ({exc}): it is restarting or down.") from exc
     except aiohttp.ClientError as exc:
         raise BackendFailed(f"The exchange with the zoo's Triton broke: {exc}") from exc
 

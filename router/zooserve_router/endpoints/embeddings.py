@@ -4,9 +4,7 @@
 means anything, and a silently worse vector would only show in the search results.
 """
 
-import base64
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 from starlette.requests import Request
@@ -20,10 +18,9 @@ from zooserve_router.embedding import Embeddings, TextInputs, TokenInputs
 from zooserve_router.inputs import mixed_inputs
 from zooserve_router.payload import Fields, json_fields
 from zooserve_router.services import context_of, services_of
+from zooserve_router.vectors import ENCODINGS, encoded_vectors
 
-__all__ = ["EmbeddingsRequest", "encoded_vectors", "routes"]
-
-ENCODINGS = ("float", "base64")
+__all__ = ["EmbeddingsRequest", "routes"]
 
 
 @dataclass(frozen=True)
@@ -70,19 +67,12 @@ def _rendered(wanted: EmbeddingsRequest, made: Embeddings) -> bytes:
         "object": "list",
         "data": [
             {"object": "embedding", "index": index, "embedding": vector}
-            for index, vector in enumerate(encoded_vectors(made, wanted.encoding))
+            for index, vector in enumerate(encoded_vectors(made.vectors, wanted.encoding))
         ],
         "model": wanted.model.name,
         "usage": {"prompt_tokens": made.tokens, "total_tokens": made.tokens},
     }
     return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)
-
-
-def encoded_vectors(made: Embeddings, encoding: str) -> list[Any]:
-    """Each vector as orjson writes it: an array of numbers, or base64 of little-endian float32."""
-    if encoding == "base64":
-        return [base64.b64encode(vector.astype("<f4", copy=False).tobytes()).decode() for vector in made.vectors]
-    return list(made.vectors)
 
 
 routes = (Route("/v1/embeddings", create_embeddings, methods=["POST"]),)

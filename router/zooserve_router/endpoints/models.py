@@ -1,0 +1,55 @@
+"""/v1/models and /v1/models/{id}: OpenAI's shape, plus what a caller wants to know before calling."""
+
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from zooserve.catalogue import Model
+from zooserve_router.dispatch import known_model
+from zooserve_router.services import Services, services_of
+
+__all__ = ["routes"]
+
+# OpenAI's field for when a model was made. The catalogue keeps no dates, and clients only ask that it is a number.
+_CREATED = 0
+
+
+async def list_models(request: Request) -> Response:
+    """GET /v1/models."""
+    services = services_of(request)
+    listed = [_shown(model, services) for model in services.catalogue]
+    return Response(orjson.dumps({"object": "list", "data": listed}), media_type="application/json")
+
+
+async def show_model(request: Request) -> Response:
+    """GET /v1/models/{id}, by name, alias (also one with slashes) or name@version."""
+    services = services_of(request)
+    model = known_model(services.catalogue, request.path_params["name"])
+    return Response(orjson.dumps(_shown(model, services)), media_type="application/json")
+
+
+def _shown(model: Model, services: Services) -> dict[str, Any]:
+    return {
+        "id": model.name,
+        "object": "model",
+        "created": _CREATED,
+        "owned_by": "zooserve",
+        "task": model.task,
+        "version": str(model.version),
+        "aliases": model.aliases,
+        "ready": services.readiness.is_ready(model.name),
+        "limits": model.limits.model_dump(exclude_none=True),
+        "dimensions": model.dimensions,
+        "labels": model.labels,
+        "licence": model.licence,
+        "description": model.description,
+    }
+
+
+routes = (
+    Route("/v1/models", list_models, methods=["GET"]),
+    Route("/v1/models/{name:path}", show_model, methods=["GET"]),
+)

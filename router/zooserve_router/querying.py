@@ -1,0 +1,50 @@
+"""Queries to what a RAG application needs before it searches: a vector, and whether the query attacks the prompt."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from zooserve.catalogue import Model
+from zooserve_router.chunks import text_chunks
+from zooserve_router.context import RequestContext
+from zooserve_router.dispatch import Job, ZooDispatch, scattered, slo_class_of, tokens_read
+from zooserve_router.vocabulary import Vocabulary, known_vocabulary, refuse_too_long
+
+__all__ = ["Queries", "QueryReader"]
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Per query a vector and the probability of a prompt injection, and how many tokens the encoder read."""
+
+    vectors: npt.NDArray[np.float32]
+    injections: npt.NDArray[np.float32]
+    tokens: int
+
+
+class QueryReader:
+    """Reads queries with any `rag_query` model of the catalogue."""
+
+    def __init__(
+        self, dispatch: ZooDispatch, vocabularies: Mapping[str, Vocabulary], interactive_max_items: int
+    ) -> None:
+        self._dispatch = dispatch
+        self._vocabularies = vocabularies
+        self._interactive_max_items = interactive_max_items
+
+    async def read(self, model: Model, texts: Sequence[str], params: Sequence[str], context: RequestContext) -> Queries:
+        """What is known of each query, in their order. Raises InputTooLong, by the names in `params`."""
+        await refuse_too_long(known_vocabulary(self._vocabularies, model), model, texts, params)
+        slo_class = slo_class_of(context, len(texts), self._interactive_max_items)
+        outputs = ("embedding", "injection_probability", "tokens")
+        chunks = text_chunks(texts, model.limits.max_tokens, model.chunk_rows)
+        job = Job(model, model.triton_model(slo_class), slo_class, outputs, chunks)
+        answers = await self._dispatch.run(job, context)
+        context.record.input_tokens = tokens_read(answers)
+        return Queries(
+            vectors=scattered(job, answers, "embedding"),
+            injections=scattered(job, answers, "injection_probability").reshape(-1),
+            tokens=context.record.input_tokens,
+        )
