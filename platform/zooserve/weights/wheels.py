@@ -24,13 +24,11 @@ LINES_SHOWN = 6
 
 
 def download(package: Package, folder: Path, pip: Callable[[], Pip], at: Callable[[int], None]) -> Path:
-    """The pinned wheel of `package` in `folder`, fetched only if it is not there whole.
+    """Fetch the pinned wheel of `package` into `folder`.
 
     Raises WrongHash, DownloadFailed or DiskFull, leaving no part of it behind. `at` hears how many bytes are here.
     """
     wheel = folder / package.wheel
-    if wheel.is_file() and hash_file(wheel) == package.sha256:
-        return wheel
     with translated_disk_errors(folder, package.bytes):
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder, prefix=".fetching-") as scratch:
