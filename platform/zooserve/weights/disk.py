@@ -16,7 +16,7 @@ __all__ = ["hash_file", "translated_disk_errors", "write_whole"]
 
 CHUNK = 1 << 20
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
+NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 
 
 @contextmanager

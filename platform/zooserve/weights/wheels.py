@@ -5,8 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,7 +55,8 @@ def _run_pip(package: Package, scratch: Path, pip: Pip, at: Callable[[int], None
         try:
             while process.poll() is None:
                 at(_largest_file(scratch))
-                time.sleep(POLL_S)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_S)
         finally:
             if process.poll() is None:
                 process.kill()
