@@ -20,7 +20,8 @@ from zooserve.settings import RouterSettings, Settings
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.admission import Budget
 from zooserve_router.backends.leaf import Leaf
-from zooserve_router.backends.zoo import ZooBackend, zoo_session
+from zooserve_router.backends.wire import ConnectionPool
+from zooserve_router.backends.zoo import ZooBackend
 from zooserve_router.chat import ChatService, chat_probe, load_chat_models
 from zooserve_router.classification import Classifier
 from zooserve_router.dispatch import ZooDispatch
@@ -35,6 +36,9 @@ from zooserve_router.services import Services
 from zooserve_router.vocabulary import load_vocabularies
 
 __all__ = ["Services", "create_app"]
+
+_TRITON_HTTP_PORT = 8000
+"""Triton's own, where no port was settled on: a zoo that somebody else started."""
 
 _ROUTES = (
     *chat.routes,
@@ -74,8 +78,9 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
     """Everything that needs a running loop, closed again in reverse order by the stack."""
     catalogue = load_catalogue(settings.catalogue)
     vocabularies = load_vocabularies(catalogue, settings.repository)
-    session = await stack.enter_async_context(zoo_session())
-    zoo = ZooBackend(session, f"{settings.zoo.host}:{settings.zoo.http_port}", random.SystemRandom())
+    pool = ConnectionPool(settings.zoo.host, settings.zoo.http_port or _TRITON_HTTP_PORT)
+    stack.callback(pool.close)
+    zoo = ZooBackend(pool, random.SystemRandom())
     leaf = Leaf(f"{settings.leaf.host}:{settings.leaf.grpc_port}")
     stack.push_async_callback(leaf.close)
     chats = load_chat_models(catalogue, settings.repository, settings.router.replicas)

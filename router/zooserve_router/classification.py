@@ -9,7 +9,7 @@ import numpy.typing as npt
 from zooserve.catalogue import Model
 from zooserve_router.chunks import text_chunks
 from zooserve_router.context import RequestContext
-from zooserve_router.dispatch import Job, ZooDispatch, scattered, slo_class_of, tokens_read
+from zooserve_router.dispatch import OUTPUTS, Job, ZooDispatch, scattered, slo_class_of, tokens_read
 
 __all__ = ["Classifications", "Classifier"]
 
@@ -33,7 +33,7 @@ class Classifier:
         """The texts' probabilities, in their order."""
         slo_class = slo_class_of(context, len(texts), self._interactive_max_items)
         chunks = text_chunks(texts, model.limits.max_tokens, model.chunk_rows)
-        job = Job(model, model.triton_model(slo_class), slo_class, ("probabilities", "tokens"), chunks)
+        job = Job(model, model.triton_model(slo_class), slo_class, OUTPUTS["classify"], chunks)
         answers = await self._dispatch.run(job, context)
         context.record.input_tokens = tokens_read(answers)
         return Classifications(scattered(job, answers, "probabilities"), context.record.input_tokens)

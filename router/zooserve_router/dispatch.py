@@ -17,6 +17,7 @@ from zooserve_router.context import RequestContext
 from zooserve_router.readiness import Readiness
 
 __all__ = [
+    "OUTPUTS",
     "Chunk",
     "Job",
     "Zoo",
@@ -35,6 +36,14 @@ _ROUTES: dict[Task, str] = {
     "classify": "/v1/classify",
     "rag_query": "/v1/rag_query",
     "chat": "/v1/chat/completions",
+}
+# rag_query: all of them, always. Triton 2.51 calls it a deadlock when an output that a later step reads (`embedding`)
+# is asked for without the output of that step.
+OUTPUTS: dict[Task, tuple[str, ...]] = {
+    "embed": ("embedding", "tokens"),
+    "rerank": ("score", "tokens"),
+    "classify": ("probabilities", "tokens"),
+    "rag_query": ("embedding", "injection_probability", "tokens"),
 }
 # Two fill one encoder's batch of 64 while the next pair is on its way; more only lengthens other callers' queue.
 _CHUNKS_AT_ONCE = 4

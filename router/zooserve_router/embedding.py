@@ -11,7 +11,7 @@ from zooserve.errors import BadInput, InputTooLong, Unsupported
 from zooserve.triton.tensors import InferenceAnswer
 from zooserve_router.chunks import text_chunks, token_chunks
 from zooserve_router.context import RequestContext
-from zooserve_router.dispatch import Job, ZooDispatch, scattered, slo_class_of, tokens_read
+from zooserve_router.dispatch import OUTPUTS, Job, ZooDispatch, scattered, slo_class_of, tokens_read
 from zooserve_router.vocabulary import Vocabulary, known_vocabulary, refuse_too_long
 
 __all__ = ["Embedder", "Embeddings", "TextInputs", "TokenInputs"]
@@ -64,7 +64,7 @@ class Embedder:
     ) -> Embeddings:
         await refuse_too_long(vocabulary, model, inputs.texts, inputs.params)
         chunks = text_chunks(inputs.texts, model.limits.max_tokens, model.chunk_rows)
-        job = Job(model, model.triton_model(slo_class), slo_class, ("embedding", "tokens"), chunks)
+        job = Job(model, model.triton_model(slo_class), slo_class, OUTPUTS["embed"], chunks)
         answers = await self._dispatch.run(job, context)
         tokens = tokens_read(answers)
         return self._embeddings(job, answers, "embedding", tokens, context)

@@ -8,7 +8,7 @@ from zooserve.catalogue import Model, SloClass
 from zooserve.errors import BackendUnavailable, ServingError
 from zooserve.triton.tensors import Tensor, text_tensor, token_tensor
 from zooserve_router.backends.zoo import Inference
-from zooserve_router.dispatch import Zoo
+from zooserve_router.dispatch import OUTPUTS, Zoo
 from zooserve_router.readiness import Probe
 from zooserve_router.vocabulary import Vocabulary
 
@@ -16,7 +16,6 @@ __all__ = ["inferences_proving", "zoo_probe"]
 
 # One inference of the longest bucket on two busy cores takes far less, also while another class is being warmed.
 _TIMEOUT_S = 30.0
-_OUTPUT = {"embed": "embedding", "rerank": "score", "classify": "probabilities", "rag_query": "embedding"}
 
 
 def zoo_probe(model: Model, zoo: Zoo, vocabularies: Mapping[str, Vocabulary]) -> Probe:
@@ -38,18 +37,18 @@ def inferences_proving(model: Model) -> Iterator[Inference]:
     """One inference per SLO class and bucket, and the same for the encoder that takes token ids."""
     for slo_class in model.triton:
         for bucket in model.buckets or (model.limits.max_tokens,):
-            yield _ask(model.triton_model(slo_class), (_texts(model, bucket),), _OUTPUT[model.task], bucket)
+            yield _ask(model.triton_model(slo_class), (_texts(model, bucket),), OUTPUTS[model.task], bucket)
     for slo_class in model.encoder or ():
         for bucket in model.buckets:
-            yield _ask(_encoder(model, slo_class), _token_inputs(bucket), "sentence_embedding", bucket)
+            yield _ask(_encoder(model, slo_class), _token_inputs(bucket), ("sentence_embedding",), bucket)
 
 
 def _encoder(model: Model, slo_class: SloClass) -> str:
     return model.encoder_model(slo_class) or model.triton_model(slo_class)
 
 
-def _ask(triton_model: str, inputs: tuple[Tensor, ...], output: str, bucket: int) -> Inference:
-    return Inference(triton_model, inputs, (output,), f"probe {triton_model} bucket {bucket}", _TIMEOUT_S)
+def _ask(triton_model: str, inputs: tuple[Tensor, ...], outputs: tuple[str, ...], bucket: int) -> Inference:
+    return Inference(triton_model, inputs, outputs, f"probe {triton_model} bucket {bucket}", _TIMEOUT_S)
 
 
 def _texts(model: Model, bucket: int) -> Tensor:

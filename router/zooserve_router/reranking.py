@@ -10,7 +10,7 @@ from zooserve.catalogue import Model
 from zooserve.triton.tensors import text_tensor
 from zooserve_router.chunks import estimated_tokens, places_cut
 from zooserve_router.context import RequestContext
-from zooserve_router.dispatch import Chunk, Job, ZooDispatch, slo_class_of, tokens_read
+from zooserve_router.dispatch import OUTPUTS, Chunk, Job, ZooDispatch, slo_class_of, tokens_read
 from zooserve_router.vocabulary import Vocabulary, known_vocabulary, refuse_too_long
 
 __all__ = ["RankedDocument", "Ranking", "RerankWork", "Reranker"]
@@ -65,7 +65,7 @@ class Reranker:
         documents = _cut_documents(work, vocabulary)
         slo_class = slo_class_of(context, len(documents), self._interactive_max_items)
         chunks = rerank_chunks(work.query, documents, work.model.limits.max_tokens, work.model.chunk_rows)
-        job = Job(work.model, work.model.triton_model(slo_class), slo_class, ("score", "tokens"), chunks)
+        job = Job(work.model, work.model.triton_model(slo_class), slo_class, OUTPUTS["rerank"], chunks)
         answers = await self._dispatch.run(job, context)
         tokens = tokens_read(answers)
         context.record.input_tokens = tokens
