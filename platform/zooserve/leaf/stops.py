@@ -20,8 +20,8 @@ class StopScanner:
         text = self._held + piece
         found = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
-            # The earliest ends the text; of two at one place the longer one is named.
-            at, self.matched = min(found, key=lambda match: (match[0], -len(match[1])))
+            # The first to be whole ends the text, however it is cut into pieces; of two, the longer one is named.
+            at, self.matched = min(found, key=lambda match: (match[0] + len(match[1]), match[0]))
             self._held = ""
             return text[:at]
         keep = max((_overlap(text, stop) for stop in self._stops), default=0)

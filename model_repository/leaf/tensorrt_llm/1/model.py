@@ -4,6 +4,7 @@ A request passes: execute -> zooserve.leaf.call (what it asks) -> zooserve.leaf.
 """
 
 import logging
+import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from zooserve.leaf.metrics import FAMILIES, Family, gauges
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _SAMPLE_PERIOD_S = 0.25
+_SERVER_CHECK_PERIOD_S = 0.5
 
 _log = logging.getLogger("leaf")
 
@@ -33,6 +35,7 @@ class TritonPythonModel:
         logging.basicConfig(level=logging.INFO, format="leaf %(levelname)s %(name)s: %(message)s")
         settings = load_engine_settings(Path(args["model_repository"]) / args["model_version"] / "model.yaml")
         self._tokens_per_block = settings.tokens_per_block
+        threading.Thread(target=_end_with_server, args=(os.getppid(),), name="server-watch", daemon=True).start()
         llama = Llama(settings)
         self._engine = Engine(settings, llama)
         self._running = RunningIds(self._engine)
@@ -177,6 +180,14 @@ class MetricSampler:
 
 def _gauges_of(name: str, family: Family) -> Any:
     return pb_utils.MetricFamily(name=name, description=family.description, kind=pb_utils.MetricFamily.GAUGE)
+
+
+def _end_with_server(server_pid: int) -> None:
+    """End this process once its server is gone: a stub of a killed server goes on decoding for nobody, for ever."""
+    pause = threading.Event()
+    while os.getppid() == server_pid:
+        pause.wait(_SERVER_CHECK_PERIOD_S)
+    os._exit(1)
 
 
 def _tensors_of(request: Any) -> dict[str, Any]:
