@@ -41,7 +41,7 @@ def no_room(folder: Path, needed: int) -> str:
         free = f"{shutil.disk_usage(folder).free:,}"
     return (
         f"{folder}: no room for {needed:,} bytes, {free} bytes are free. Make room there, or point "
-        "ZOOSERVE_CACHE_DIR at a larger disk, and run it again: it continues where it stopped."
+        "ZOOSERVE_CACHE_DIR (downloads) or ZOOSERVE_REPOSITORY (models) at a larger disk; the next run continues."
     )
 
 
