@@ -26,7 +26,7 @@ from zooserve_router.chat import ChatService, chat_probe, load_chat_models
 from zooserve_router.classification import Classifier
 from zooserve_router.dispatch import ZooDispatch
 from zooserve_router.embedding import Embedder
-from zooserve_router.endpoints import chat, classify, completions, embeddings, health, models, rag_query, rerank
+from zooserve_router.endpoints import chat, classify, completions, embeddings, health, kserve, models, rag_query, rerank
 from zooserve_router.middleware import Edge
 from zooserve_router.probes import zoo_probe
 from zooserve_router.querying import QueryReader
@@ -46,6 +46,7 @@ _ROUTES = (
     *completions.routes,
     *embeddings.routes,
     *health.routes,
+    *kserve.routes,
     *models.routes,
     *rag_query.routes,
     *rerank.routes,
@@ -98,6 +99,8 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
         catalogue=catalogue,
         metrics=metrics,
         readiness=readiness,
+        zoo=zoo,
+        vocabularies=vocabularies,
         dispatch=dispatch,
         embedder=Embedder(dispatch, vocabularies, interactive),
         reranker=Reranker(dispatch, vocabularies, interactive),

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,8 @@ from zooserve.catalogue import Catalogue, Model, SloClass, Task, UnknownModel
 from zooserve.errors import BackendUnavailable, BadInput, DeadlineExceeded, ModelNotFound
 from zooserve.triton.tensors import InferenceAnswer, Tensor
 from zooserve_router.admission import Budget
-from zooserve_router.backends.zoo import Inference
+from zooserve_router.backends.wire import RawAnswer
+from zooserve_router.backends.zoo import Inference, error_of
 from zooserve_router.context import RequestContext
 from zooserve_router.readiness import Readiness
 
@@ -20,6 +21,7 @@ __all__ = [
     "OUTPUTS",
     "Chunk",
     "Job",
+    "Relay",
     "Zoo",
     "ZooDispatch",
     "find_model",
@@ -29,6 +31,8 @@ __all__ = [
     "slo_class_of",
     "tokens_read",
 ]
+
+T = TypeVar("T")
 
 _ROUTES: dict[Task, str] = {
     "embed": "/v1/embeddings",
@@ -54,6 +58,10 @@ class Zoo(Protocol):
 
     async def infer(self, wanted: Inference) -> InferenceAnswer: ...
 
+    async def send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    ) -> RawAnswer: ...
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -74,6 +82,19 @@ class Job:
     slo_class: SloClass
     outputs: tuple[str, ...]
     chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True)
+class Relay:
+    """An inference that a caller has encoded already, to be passed on as it is."""
+
+    model: Model
+    triton_model: str
+    slo_class: SloClass
+    headers: Mapping[str, str]
+    body: bytes
+    tokens: int
+    """What it counts for in admission."""
 
 
 def known_model(catalogue: Catalogue, name: str) -> Model:
@@ -123,7 +144,7 @@ class ZooDispatch:
         self._zoo = zoo
         self._budgets = budgets
         self._readiness = readiness
-        self._in_flight: set[asyncio.Task[InferenceAnswer]] = set()
+        self._in_flight: set[asyncio.Task[Any]] = set()
 
     async def run(self, job: Job, context: RequestContext) -> list[InferenceAnswer]:
         """The answers of the job's chunks, in their order. Raises the first failure, and sends no further chunk then.
@@ -141,7 +162,7 @@ class ZooDispatch:
             nonlocal unsent
             async with gate:
                 unsent -= chunk.tokens
-                return await asyncio.shield(self._sent(job, chunk, context))
+                return await self._to_its_end(self._infer(job, chunk, context), budget, chunk.tokens)
 
         try:
             with context.record.phase("zoo"):
@@ -153,28 +174,44 @@ class ZooDispatch:
         finally:
             budget.give_back(unsent)
 
+    async def relay(self, relay: Relay, context: RequestContext) -> RawAnswer:
+        """Triton's own answer, also where it refuses the request. Raises what `run` does where Triton fails."""
+        self._readiness.require(relay.model)
+        context.record.runs(relay.model, relay.slo_class)
+        budget = self._budgets[relay.slo_class]
+        budget.take(relay.tokens)
+        path = f"/v2/models/{relay.triton_model}/infer"
+        sent = self._zoo.send("POST", path, relay.headers, relay.body, context.deadline.remaining_s())
+        try:
+            with context.record.phase("zoo"):
+                async with context.deadline.enforced():
+                    answer = await self._to_its_end(sent, budget, relay.tokens)
+            if answer.status >= 500:
+                raise error_of(relay.triton_model, answer)
+            return answer
+        except BackendUnavailable as fault:
+            self._readiness.doubt(relay.model, fault)
+            raise
+
     async def drain(self) -> None:
         """Wait for what is still with Triton."""
         await asyncio.gather(*self._in_flight, return_exceptions=True)
 
-    def _sent(self, job: Job, chunk: Chunk, context: RequestContext) -> asyncio.Task[InferenceAnswer]:
-        task = asyncio.create_task(self._infer(job, chunk, context))
+    async def _to_its_end(self, sent: Coroutine[Any, Any, T], budget: Budget, tokens: int) -> T:
+        """The call's result. A caller that leaves does not stop it: Triton works on, and the tokens stay taken."""
+        task = asyncio.create_task(sent)
         self._in_flight.add(task)
         task.add_done_callback(self._in_flight.discard)
-        return task
+        task.add_done_callback(lambda _: budget.give_back(tokens))
+        return await asyncio.shield(task)
 
     async def _infer(self, job: Job, chunk: Chunk, context: RequestContext) -> InferenceAnswer:
-        try:
-            remaining_s = context.deadline.remaining_s()
-            if remaining_s <= 0:
-                raise DeadlineExceeded("The request's time budget ran out before this part of it was sent.")
-            return await self._zoo.infer(
-                Inference(
-                    job.triton_model, chunk.inputs, job.outputs, context.request_id, remaining_s, context.traceparent
-                )
-            )
-        finally:
-            self._budgets[job.slo_class].give_back(chunk.tokens)
+        remaining_s = context.deadline.remaining_s()
+        if remaining_s <= 0:
+            raise DeadlineExceeded("The request's time budget ran out before this part of it was sent.")
+        return await self._zoo.infer(
+            Inference(job.triton_model, chunk.inputs, job.outputs, context.request_id, remaining_s, context.traceparent)
+        )
 
 
 def scattered(job: Job, answers: Sequence[InferenceAnswer], output: str) -> npt.NDArray[np.float32]:

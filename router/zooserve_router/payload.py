@@ -34,7 +34,8 @@ async def json_fields(request: Request) -> "Fields":
     try:
         values = orjson.loads(body)
     except orjson.JSONDecodeError as exc:
-        raise BadInput(f"The body is not valid JSON: {exc}.", code="invalid_json") from exc
+        advice = " Half a surrogate pair is no character: send the whole one." if "surrogate" in str(exc) else ""
+        raise BadInput(f"The body is not valid JSON: {exc}.{advice}", code="invalid_json") from exc
     if not isinstance(values, dict):
         raise BadInput(f"The body is {kind_of(values)}; send a JSON object.")
     return Fields(values)

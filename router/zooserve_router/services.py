@@ -1,5 +1,6 @@
 """What endpoints share: made once by `app`, found on the app's state."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -7,6 +8,7 @@ from starlette.requests import Request
 from zooserve.catalogue import Catalogue
 from zooserve.settings import Settings
 from zooserve_observability.metrics import RouterMetrics
+from zooserve_router.backends.zoo import ZooBackend
 from zooserve_router.chat import ChatService
 from zooserve_router.classification import Classifier
 from zooserve_router.context import RequestContext
@@ -15,6 +17,7 @@ from zooserve_router.embedding import Embedder
 from zooserve_router.querying import QueryReader
 from zooserve_router.readiness import Readiness
 from zooserve_router.reranking import Reranker
+from zooserve_router.vocabulary import Vocabulary
 
 __all__ = ["Services", "context_of", "services_of"]
 
@@ -27,6 +30,8 @@ class Services:
     catalogue: Catalogue
     metrics: RouterMetrics
     readiness: Readiness
+    zoo: ZooBackend
+    vocabularies: Mapping[str, Vocabulary]
     dispatch: ZooDispatch
     embedder: Embedder
     reranker: Reranker
