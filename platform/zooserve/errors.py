@@ -24,6 +24,7 @@
         ├── WrongHash            a file is not the one that was pinned
         ├── DownloadFailed       a package could not be fetched whole
         ├── DiskFull             no room left for what was being written
+        ├── SpaceMismatch        vectors of one embedding version, to be searched with another's
         └── ServerFailed         a server did not start, or ended by itself
 
 Messages say what was wrong and what to do next. Status codes live at the edge (`zooserve_router.dialects`).
@@ -50,6 +51,7 @@ __all__ = [
     "ServerFailed",
     "ServingError",
     "SetupError",
+    "SpaceMismatch",
     "TemplateFailed",
     "TooManyItems",
     "Unsupported",
@@ -195,6 +197,10 @@ class DownloadFailed(SetupError):
 
 class DiskFull(SetupError):
     """No room left for what was being written."""
+
+
+class SpaceMismatch(SetupError):
+    """Vectors of one embedding version, to be searched with another's."""
 
 
 class ServerFailed(SetupError):
