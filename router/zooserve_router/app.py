@@ -13,8 +13,9 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Lifespan
 
-from zooserve.catalogue import SloClass, load_catalogue
+from zooserve.catalogue import Catalogue, SloClass, load_catalogue
 from zooserve.errors import BadInput, MethodNotAllowed, RouteNotFound
 from zooserve.settings import RouterSettings, Settings
 from zooserve_observability.metrics import RouterMetrics
@@ -22,9 +23,9 @@ from zooserve_router.admission import Budget
 from zooserve_router.backends.leaf import Leaf
 from zooserve_router.backends.wire import ConnectionPool
 from zooserve_router.backends.zoo import ZooBackend
-from zooserve_router.chat import ChatService, chat_probe, load_chat_models
+from zooserve_router.chat import ChatModel, ChatService, Generator, chat_probe, load_chat_models
 from zooserve_router.classification import Classifier
-from zooserve_router.dispatch import ZooDispatch
+from zooserve_router.dispatch import Zoo, ZooDispatch
 from zooserve_router.embedding import Embedder
 from zooserve_router.endpoints import chat, classify, completions, embeddings, health, kserve, models, rag_query, rerank
 from zooserve_router.middleware import Edge
@@ -33,10 +34,12 @@ from zooserve_router.querying import QueryReader
 from zooserve_router.readiness import Readiness
 from zooserve_router.reranking import Reranker
 from zooserve_router.services import Services
-from zooserve_router.vocabulary import load_vocabularies
+from zooserve_router.vocabulary import Vocabulary, load_vocabularies
 
-__all__ = ["Services", "create_app"]
+__all__ = ["Services", "bare_app", "create_app", "wired"]
 
+# The supervisor gives the whole router about as long.
+_DRAIN_S = 5.0
 _TRITON_HTTP_PORT = 8000
 """Triton's own, where no port was settled on: a zoo that somebody else started."""
 
@@ -63,13 +66,15 @@ def create_app(settings: Settings) -> FastAPI:
             app.state.services = await _opened(settings, metrics, stack)
             yield
 
+    return bare_app(settings.router, metrics, lifespan)
+
+
+def bare_app(bounds: RouterSettings, metrics: RouterMetrics, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
+    """Routes and middleware; whoever starts it puts Services on its state."""
     # No redirects and no pages of FastAPI's own: what is not listed here answers 404 in the caller's dialect.
     app = FastAPI(lifespan=lifespan, redirect_slashes=False, openapi_url=None, routes=list(_ROUTES))
     app.add_middleware(
-        Edge,
-        metrics=metrics,
-        max_body_bytes=settings.router.max_body_bytes,
-        max_deadline_s=settings.router.max_deadline_s,
+        Edge, metrics=metrics, max_body_bytes=bounds.max_body_bytes, max_deadline_s=bounds.max_deadline_s
     )
     app.add_exception_handler(HTTPException, _raise_as_ours)
     return app
@@ -78,21 +83,40 @@ def create_app(settings: Settings) -> FastAPI:
 async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitStack) -> Services:
     """Everything that needs a running loop, closed again in reverse order by the stack."""
     catalogue = load_catalogue(settings.catalogue)
-    vocabularies = load_vocabularies(catalogue, settings.repository)
     pool = ConnectionPool(settings.zoo.host, settings.zoo.http_port or _TRITON_HTTP_PORT)
     stack.callback(pool.close)
-    zoo = ZooBackend(pool, random.SystemRandom())
     leaf = Leaf(f"{settings.leaf.host}:{settings.leaf.grpc_port}")
     stack.push_async_callback(leaf.close)
-    chats = load_chat_models(catalogue, settings.repository, settings.router.replicas)
+    services = wired(
+        settings,
+        catalogue,
+        load_vocabularies(catalogue, settings.repository),
+        load_chat_models(catalogue, settings.repository, settings.router.replicas),
+        ZooBackend(pool, random.SystemRandom()),
+        leaf,
+        metrics,
+    )
+    stack.push_async_callback(services.dispatch.drain, _DRAIN_S)
+    await stack.enter_async_context(_in_background(services.readiness))
+    return services
+
+
+def wired(
+    settings: Settings,
+    catalogue: Catalogue,
+    vocabularies: Mapping[str, Vocabulary],
+    chats: Mapping[str, ChatModel],
+    zoo: Zoo,
+    leaf: Generator,
+    metrics: RouterMetrics,
+) -> Services:
+    """The services over these two backends."""
     probes = {
         model.name: zoo_probe(model, zoo, vocabularies) if model.runs_on == "zoo" else chat_probe(model, chats, leaf)
         for model in catalogue
     }
     readiness = Readiness(catalogue, probes)
     dispatch = ZooDispatch(zoo, _budgets(settings.router), readiness)
-    stack.push_async_callback(dispatch.drain)
-    await stack.enter_async_context(_in_background(readiness))
     interactive = settings.router.interactive_max_items
     return Services(
         settings=settings,

@@ -193,9 +193,14 @@ class ZooDispatch:
             self._readiness.doubt(relay.model, fault)
             raise
 
-    async def drain(self) -> None:
-        """Wait for what is still with Triton."""
-        await asyncio.gather(*self._in_flight, return_exceptions=True)
+    async def drain(self, timeout_s: float) -> None:
+        """Wait that long for what is still with Triton, then let go of it."""
+        in_flight = list(self._in_flight)
+        if in_flight:
+            _, hung = await asyncio.wait(in_flight, timeout=timeout_s)
+            for task in hung:
+                task.cancel()
+            await asyncio.gather(*hung, return_exceptions=True)
 
     async def _to_its_end(self, sent: Coroutine[Any, Any, T], budget: Budget, tokens: int) -> T:
         """The call's result. A caller that leaves does not stop it: Triton works on, and the tokens stay taken."""

@@ -8,11 +8,10 @@ from starlette.requests import Request
 from zooserve.catalogue import Catalogue
 from zooserve.settings import Settings
 from zooserve_observability.metrics import RouterMetrics
-from zooserve_router.backends.zoo import ZooBackend
 from zooserve_router.chat import ChatService
 from zooserve_router.classification import Classifier
 from zooserve_router.context import RequestContext
-from zooserve_router.dispatch import ZooDispatch
+from zooserve_router.dispatch import Zoo, ZooDispatch
 from zooserve_router.embedding import Embedder
 from zooserve_router.querying import QueryReader
 from zooserve_router.readiness import Readiness
@@ -30,7 +29,7 @@ class Services:
     catalogue: Catalogue
     metrics: RouterMetrics
     readiness: Readiness
-    zoo: ZooBackend
+    zoo: Zoo
     vocabularies: Mapping[str, Vocabulary]
     dispatch: ZooDispatch
     embedder: Embedder
