@@ -14,7 +14,7 @@ from pathlib import Path
 
 from zooserve.errors import MissingPart
 
-__all__ = ["Installation", "find_installation"]
+__all__ = ["Installation", "find_installation", "find_libpython", "find_stub"]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def find_installation(cache_dir: Path, own_backends: Path) -> Installation:
     backends = _lay_out_backends(root, cache_dir / "backends", own_backends)
     environment = {
         **os.environ,
-        "LD_LIBRARY_PATH": f"{root.parent.parent / 'nvidia_pytriton.libs'}:{_libpython_folder()}",
+        "LD_LIBRARY_PATH": f"{root.parent.parent / 'nvidia_pytriton.libs'}:{find_libpython().parent}",
         "PATH": f"{Path(sys.prefix) / 'bin'}:{os.environ.get('PATH', '')}",
         "VIRTUAL_ENV": sys.prefix,
         # libgomp's default spinning collapses llama.cpp to a few tokens/s beside a busy neighbour.
@@ -57,26 +57,36 @@ def _wheel_root() -> Path:
     return root
 
 
-def _libpython_folder() -> Path:
-    name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
-    candidates = [Path(sys.base_prefix) / "lib", Path(str(sysconfig.get_config_var("LIBDIR")))]
+def find_libpython() -> Path:
+    """The shared library of the running Python. Raises MissingPart if there is none."""
+    name = f"libpython{_python_version()}.so.1.0"
+    folders = [Path(sys.base_prefix) / "lib", Path(str(sysconfig.get_config_var("LIBDIR")))]
     multiarch = sysconfig.get_config_var("MULTIARCH")
     if multiarch:
-        candidates += [Path("/usr/lib") / multiarch, Path("/lib") / multiarch]
-    for folder in candidates:
+        folders += [Path("/usr/lib") / multiarch, Path("/lib") / multiarch]
+    for folder in folders:
         if (folder / name).is_file():
-            return folder
+            return folder / name
     raise MissingPart(
-        f"no {name} in {', '.join(map(str, candidates))}: Triton's Python backend needs a shared libpython "
-        f"(Debian: apt-get install libpython{sys.version_info.major}.{sys.version_info.minor})"
+        f"no {name} in {', '.join(map(str, dict.fromkeys(folders)))}: Triton's Python backend needs a shared libpython "
+        f"(Debian, Ubuntu: apt-get install libpython{_python_version()}; uv: uv python install {_python_version()})"
     )
 
 
-def _lay_out_backends(root: Path, target: Path, own: Path) -> Path:
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    stub = root / "python_backend_stubs" / version / "triton_python_backend_stub"
+def find_stub() -> Path:
+    """The wheel's Python stub for the running Python. Raises MissingPart if there is none."""
+    stub = _wheel_root() / "python_backend_stubs" / _python_version() / "triton_python_backend_stub"
     if not stub.is_file():
-        raise MissingPart(f"nvidia-pytriton has no Python stub for {version}: use Python 3.11 or 3.12")
+        raise MissingPart(f"nvidia-pytriton has no Python stub for {_python_version()}: use Python 3.11 or 3.12")
+    return stub
+
+
+def _python_version() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _lay_out_backends(root: Path, target: Path, own: Path) -> Path:
+    version, stub = _python_version(), find_stub()
     python = target / version / "python"
     shutil.copytree(root / "backends" / "python", python, dirs_exist_ok=True)
     placed = python / "triton_python_backend_stub"

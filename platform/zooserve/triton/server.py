@@ -1,6 +1,5 @@
-"""One tritonserver process: start it, wait until it loaded what it could, stop it."""
+"""One tritonserver process: start it, wait until it loaded what it could, stop it, start it again."""
 
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -9,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zooserve.errors import ServerFailed
+from zooserve.processes.child import Child
+from zooserve.processes.shared_memory import remove_regions
 from zooserve.triton.installation import Installation
 
 __all__ = ["Addresses", "TritonServer"]
@@ -50,19 +51,30 @@ class TritonServer:
         addresses: Addresses,
         log_file: Path,
         extra_arguments: Sequence[str] = (),
+        shm_prefix: str = "zooserve-",
     ) -> None:
         self.name = name
         self.addresses = addresses
-        self.log_file = log_file
+        self._child = Child(name, log_file)
         self._installation = installation
         self._repository = repository
         self._extra_arguments = tuple(extra_arguments)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._shm_prefix = f"{shm_prefix}{name}-{addresses.http_port}-"
 
     @property
     def pid(self) -> int | None:
         """The server's process id while it runs."""
-        return self._process.pid if self._process and self._process.poll() is None else None
+        return self._child.pid
+
+    @property
+    def last_pid(self) -> int | None:
+        """The process id of the last start, whether it still runs or not."""
+        return self._child.last_pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the server ended; negative is a signal. None while it runs, and before its first start."""
+        return self._child.exit_code
 
     def command(self) -> list[str]:
         """The command line, every listener bound to the given host."""
@@ -83,23 +95,16 @@ class TritonServer:
             "--model-control-mode=explicit",
             "--load-model=*",
             # Two servers on one machine must not share the stubs' shared-memory names.
-            f"--backend-config=python,shm-region-prefix-name=zooserve_{self.name}_{at.http_port}_",
+            f"--backend-config=python,shm-region-prefix-name={self._shm_prefix}",
             *self._extra_arguments,
         ]
 
     def start(self) -> None:
-        """Start the process; it loads its models while this returns."""
-        self.log_file.parent.mkdir(parents=True, exist_ok=True)
-        workdir = self.log_file.parent / f"{self.name}.cwd"
-        # A stub starts from the server's folder with "" on sys.path: an empty one, so nothing stray is imported.
-        workdir.mkdir(exist_ok=True)
-        with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(), env=self._installation.environment, cwd=workdir, stdout=log, stderr=subprocess.STDOUT
-            )
+        """Start the process, which ends when this one does; it loads its models while this returns."""
+        self._child.start(self.command(), self._installation.environment)
 
     def wait_until_loaded(self, timeout_s: float) -> None:
-        """Block until the server answers its readiness route. Raises ServerFailed with the log's end otherwise.
+        """Block until the server has loaded what it could. Raises ServerFailed with the log's end otherwise.
 
         Says that loading is over, not that any model works: ask each with a real inference.
         """
@@ -107,31 +112,25 @@ class TritonServer:
         while time.monotonic() < deadline:
             if self.pid is None:
                 raise ServerFailed(f"{self.name}: tritonserver ended while starting.\n{self.log_tail()}")
-            if self._answers_ready():
+            if self._answers():
                 return
             time.sleep(0.1)
-        raise ServerFailed(f"{self.name}: not ready after {timeout_s:.0f} s.\n{self.log_tail()}")
+        raise ServerFailed(f"{self.name}: not loaded after {timeout_s:.0f} s.\n{self.log_tail()}")
 
     def stop(self, timeout_s: float) -> None:
-        """SIGTERM, then SIGKILL once `timeout_s` is over."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        """SIGTERM, then SIGKILL once `timeout_s` is over; with its stubs and its shared memory."""
+        self._child.stop(timeout_s)
+        remove_regions(self._shm_prefix)
 
     def log_tail(self, lines: int = 20) -> str:
         """The last lines of the server's log."""
-        if not self.log_file.exists():
-            return ""
-        return "\n".join(self.log_file.read_text(errors="replace").splitlines()[-lines:])
+        return self._child.log_tail(lines)
 
-    def _answers_ready(self) -> bool:
+    def _answers(self) -> bool:
+        # Liveness, not readiness: it is served once loading is over, where readiness stays 400 for as long as a
+        # single model is broken (measured with `--exit-on-error=false`).
         try:
-            with urllib.request.urlopen(f"http://{self.addresses.http}/v2/health/ready", timeout=1) as answer:
+            with urllib.request.urlopen(f"http://{self.addresses.http}/v2/health/live", timeout=1) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False

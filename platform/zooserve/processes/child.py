@@ -1,0 +1,82 @@
+"""A server as a child process: started with its log in a file, ended with everything below it."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from zooserve.processes.identity import descendants, end, process_table
+from zooserve.processes.kinship import ends_with_parent
+
+__all__ = ["Child", "tail"]
+
+_TAIL_BYTES = 64 * 1024
+_GRACE_S = 2.0
+
+
+class Child:
+    """One child process of a fixed name. It ends when its parent dies, and may be started again once it has ended."""
+
+    def __init__(self, name: str, log_file: Path) -> None:
+        self.name = name
+        self.log_file = log_file
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    @property
+    def last_pid(self) -> int | None:
+        """The process id of the last start, whether it still runs or not."""
+        return self._process.pid if self._process else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; negative is a signal. None while it runs, and before its first start."""
+        return self._process.poll() if self._process else None
+
+    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start the process, its output appended to the log."""
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        workdir = self.log_file.parent / f"{self.name}.cwd"
+        # Python children have their folder on sys.path: an empty one, so that nothing stray is imported.
+        workdir.mkdir(exist_ok=True)
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=workdir,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # A Ctrl-C at the terminal is the supervisor's to answer, in order.
+                start_new_session=True,
+                preexec_fn=ends_with_parent(),
+            )
+
+    def stop(self, timeout_s: float) -> None:
+        """SIGTERM, then SIGKILL once `timeout_s` is over; then the same for what is left below it."""
+        if self._process is None:
+            return
+        below = descendants([self._process.pid], process_table())
+        self._process.terminate()
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        end(below, _GRACE_S)
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines of its log."""
+        return "\n".join(tail(self.log_file, lines))
+
+
+def tail(file: Path, lines: int) -> list[str]:
+    """The last lines of a file; none if it is not there."""
+    if not file.exists():
+        return []
+    with file.open("rb") as log:
+        log.seek(max(0, file.stat().st_size - _TAIL_BYTES))
+        return log.read().decode(errors="replace").splitlines()[-lines:]

@@ -1,0 +1,206 @@
+"""Looking after one Triton by real inference: what is wrong with it, and the remedy that mends it.
+
+Triton's own readiness is not evidence: it is 200 over models whose stub was killed. A look asks every watched model
+one short question, unless the model's statistics say that it answered somebody since the last look.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from zooserve.settings import WatchSettings
+from zooserve.triton.server import TritonServer
+
+__all__ = ["Probe", "Reload", "Remedy", "Restart", "Watch", "backoff_s", "chat_probe", "sick_model", "text_probe"]
+
+_SICK_STUB = re.compile(r"Stub process '(?P<model>.+?)(?:_\d+_\d+)?' is not healthy")
+_CONTROL_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True)
+class Reload:
+    """Load this model anew."""
+
+    model: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Stop the server and start it on the same ports."""
+
+    cause: str
+
+
+Remedy = Reload | Restart
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One short question to one Triton model."""
+
+    model: str
+    path: str
+    body: Mapping[str, Any]
+
+
+def text_probe(model: str, rows: int = 1) -> Probe:
+    """A zoo model's question: `rows` short texts."""
+    text = {"name": "text", "shape": [rows, 1], "datatype": "BYTES", "data": ["are you there?"] * rows}
+    return Probe(model, f"/v2/models/{model}/infer", {"inputs": [text]})
+
+
+def chat_probe(model: str) -> Probe:
+    """The leaf's question: one token."""
+    body = {"text_input": "Hi", "sampling_param_max_tokens": 1, "sampling_param_exclude_input_from_output": True}
+    return Probe(model, f"/v2/models/{model}/generate_stream", body)
+
+
+def sick_model(error: str) -> str | None:
+    """The model whose stub an error text of Triton calls unhealthy; a member, where an ensemble was asked."""
+    found = _SICK_STUB.search(error)
+    return found.group("model") if found else None
+
+
+def backoff_s(settings: WatchSettings, remedies: int) -> float:
+    """How long to wait before the next remedy, after that many in a row; none before the first."""
+    if remedies == 0:
+        return 0.0
+    return float(min(settings.longest_backoff_s, settings.backoff_s * 2 ** min(remedies - 1, 20)))
+
+
+class _Late(Exception):
+    """The server did not answer in time, or not at all."""
+
+
+class _Failed(Exception):
+    """The server answered with an error."""
+
+
+class Watch:
+    """The looks at one server, and what they have found so far."""
+
+    def __init__(self, server: TritonServer, probes: Iterable[Probe], settings: WatchSettings) -> None:
+        self._server = server
+        self._probes = tuple(probes)
+        self._settings = settings
+        self._answered: dict[str, int] = {}
+        self._late: dict[str, int] = {}
+        self.faults: dict[str, str] = {}
+        """What is wrong with each model that failed its last probe."""
+
+    async def look(self, http: httpx.AsyncClient) -> list[Remedy]:
+        """Look once. An empty list: nothing needs to be done."""
+        if self._server.pid is None:
+            return [Restart(f"tritonserver ended by itself ({_ending(self._server.exit_code)})")]
+        try:
+            answered = await self._answers_so_far(http)
+        except _Late as late:
+            return self._note_late("(statistics)", str(late))
+        self._late.pop("(statistics)", None)
+        remedies: list[Remedy] = []
+        for probe in self._probes:
+            if answered.get(probe.model, 0) > self._answered.get(probe.model, 0):
+                self._note_well(probe.model)
+            else:
+                remedies += await self._ask(http, probe)
+        self._answered = await self._counts_after_probes(http, answered)
+        return _merged(remedies)
+
+    async def reload(self, http: httpx.AsyncClient, model: str) -> str:
+        """Unload and load a model; "" or what went wrong. A load alone is skipped while no file has changed."""
+        for verb in ("unload", "load"):
+            try:
+                answer = await http.post(f"{self._url}/v2/repository/models/{model}/{verb}", timeout=_CONTROL_TIMEOUT_S)
+            except httpx.HTTPError as exc:
+                return f"{verb}: {exc!r}"
+            if answer.status_code != 200:
+                return f"{verb}: {_error_text(answer)}"
+        return ""
+
+    def forget(self) -> None:
+        """The server was started anew: its counters are zero again."""
+        self._answered.clear()
+        self._late.clear()
+
+    @property
+    def _url(self) -> str:
+        return f"http://{self._server.addresses.http}"
+
+    async def _ask(self, http: httpx.AsyncClient, probe: Probe) -> list[Remedy]:
+        try:
+            await self._post(http, probe)
+        except _Late as late:
+            self.faults[probe.model] = str(late)
+            return self._note_late(probe.model, str(late))
+        except _Failed as failure:
+            self._late.pop(probe.model, None)
+            self.faults[probe.model] = str(failure)
+            sick = sick_model(str(failure))
+            return [Reload(sick, str(failure))] if sick else []
+        self._note_well(probe.model)
+        return []
+
+    async def _post(self, http: httpx.AsyncClient, probe: Probe) -> None:
+        try:
+            answer = await http.post(
+                f"{self._url}{probe.path}", json=probe.body, timeout=self._settings.probe_timeout_s
+            )
+        except httpx.HTTPError as exc:
+            raise _Late(f"no answer within {self._settings.probe_timeout_s:g} s ({type(exc).__name__})") from exc
+        # generate_stream reports a failure as an event under status 200.
+        if answer.status_code != 200 or answer.text.startswith('data: {"error"'):
+            raise _Failed(_error_text(answer))
+
+    async def _answers_so_far(self, http: httpx.AsyncClient) -> dict[str, int]:
+        try:
+            answer = await http.get(f"{self._url}/v2/models/stats", timeout=self._settings.probe_timeout_s)
+        except httpx.HTTPError as exc:
+            raise _Late(f"no statistics within {self._settings.probe_timeout_s:g} s ({type(exc).__name__})") from exc
+        counts: dict[str, int] = {}
+        for entry in answer.json().get("model_stats", ()):
+            counts[entry["name"]] = counts.get(entry["name"], 0) + _successes(entry)
+        return counts
+
+    async def _counts_after_probes(self, http: httpx.AsyncClient, before: dict[str, int]) -> dict[str, int]:
+        """So that our own probe does not count as somebody's request at the next look."""
+        try:
+            return await self._answers_so_far(http)
+        except _Late:
+            return before
+
+    def _note_well(self, model: str) -> None:
+        self._late.pop(model, None)
+        self.faults.pop(model, None)
+
+    def _note_late(self, what: str, cause: str) -> list[Remedy]:
+        self._late[what] = self._late.get(what, 0) + 1
+        if self._late[what] < self._settings.patience:
+            return []
+        return [Restart(f"{what}: {cause}, {self._late[what]} times in a row")]
+
+
+def _successes(entry: Mapping[str, Any]) -> int:
+    return int(entry.get("inference_stats", {}).get("success", {}).get("count", 0))
+
+
+def _merged(remedies: list[Remedy]) -> list[Remedy]:
+    """One restart is enough; a member shared by two ensembles is reloaded once."""
+    for remedy in remedies:
+        if isinstance(remedy, Restart):
+            return [remedy]
+    return list({remedy.model: remedy for remedy in remedies if isinstance(remedy, Reload)}.values())
+
+
+def _error_text(answer: httpx.Response) -> str:
+    text = answer.text.removeprefix("data: ").strip()
+    return f"{answer.status_code}: {text[:300]}"
+
+
+def _ending(code: int | None) -> str:
+    if code is None:
+        return "never started"
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -1,0 +1,5 @@
+"""`python -m zooserve_cli`, the same as `zooserve`."""
+
+from zooserve_cli.main import run
+
+run()

@@ -1,0 +1,141 @@
+"""What a machine must have before the platform can run on it, and how to mend what it lacks."""
+
+import ctypes.util
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from zooserve.errors import PortTaken, SetupError, ZooserveError
+from zooserve.processes.ports import require_free
+from zooserve.processes.state import StateFolder
+from zooserve.settings import Settings
+from zooserve.triton.installation import find_libpython, find_stub
+from zooserve.weights.lock import load_lock
+
+__all__ = ["Check", "all_checks", "faults_before_start"]
+
+_GIB = 2**30
+_DISK_BYTES = 2 * _GIB
+_SHM_BYTES = _GIB // 4
+_MEMORY_BYTES = 3 * _GIB
+_SHM = Path("/dev/shm")  # noqa: S108 (where the kernel keeps shared memory)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. `mend` says what to do where it is not `ok`."""
+
+    name: str
+    ok: bool
+    found: str
+    mend: str = ""
+
+
+def faults_before_start(settings: Settings) -> list[Check]:
+    """What would certainly stop a start; weights are fetched and ports chosen, so they are not among it."""
+    return [check for check in _machine(settings) if not check.ok]
+
+
+def all_checks(settings: Settings) -> list[Check]:
+    """Every check, in the order to mend them in."""
+    state = StateFolder(settings.state_dir).read_state()
+    ports = [] if state is not None and state.is_running else _ports(settings)
+    return [*_machine(settings), *_weights(settings), *ports]
+
+
+def _machine(settings: Settings) -> list[Check]:
+    return [
+        _python(),
+        _found("shared libpython", find_libpython),
+        _found("tritonserver", find_stub),
+        _libgomp(),
+        _free_disk("disk for downloads and weights", settings.cache_dir),
+        _free_disk("disk for logs", settings.state_dir),
+        _free_disk("shared memory", _SHM, _SHM_BYTES, "Give it more: mount -o remount,size=1g /dev/shm."),
+        _memory(),
+        _sockets(settings),
+    ]
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    ok = (3, 11) <= sys.version_info[:2] <= (3, 12)
+    return Check("Python", ok, version, "Use Python 3.11 or 3.12: make PYTHON=python3.12 up.")
+
+
+def _found(name: str, find: Callable[[], Path]) -> Check:
+    try:
+        return Check(name, True, str(find()))
+    except ZooserveError as exc:
+        return Check(name, False, "missing", str(exc))
+
+
+def _libgomp() -> Check:
+    name = ctypes.util.find_library("gomp")
+    try:
+        ctypes.CDLL("libgomp.so.1")
+    except OSError:
+        return Check("libgomp", False, "missing", "The chat engine needs it. Debian, Ubuntu: apt-get install libgomp1.")
+    return Check("libgomp", True, name or "libgomp.so.1")
+
+
+def _free_disk(name: str, path: Path, least: int = _DISK_BYTES, mend: str = "Free some space there.") -> Check:
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    free = shutil.disk_usage(existing).free
+    found = f"{free / _GIB:.1f} GiB free at {existing}"
+    return Check(name, free >= least, found, f"{least / _GIB:.2g} GiB are needed. {mend}")
+
+
+def _memory() -> Check:
+    available = _available_memory()
+    found = f"{available / _GIB:.1f} GiB available"
+    mend = f"About {_MEMORY_BYTES / _GIB:.0f} GiB are needed for both Tritons, Ray and the models: end something else."
+    return Check("memory", available >= _MEMORY_BYTES, found, mend)
+
+
+def _available_memory() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _sockets(settings: Settings) -> Check:
+    try:
+        folder = StateFolder(settings.state_dir).sockets
+    except SetupError as exc:
+        return Check("unix sockets", False, "path too long", str(exc))
+    return Check("unix sockets", True, str(folder))
+
+
+def _weights(settings: Settings) -> list[Check]:
+    try:
+        lock = load_lock(settings.weights_lock)
+    except ZooserveError as exc:
+        return [Check("weights", False, "weights.lock cannot be read", str(exc))]
+    targets = [target for _, file in lock.files() for target in file.place]
+    targets += [target for build in lock.builds for target in build.place]
+    missing = [target for target in targets if not (settings.repository / target).is_file()]
+    found = f"{len(targets)} files in place" if not missing else f"{len(missing)} missing, such as {missing[0]}"
+    return [Check("weights", not missing, found, "Run `zooserve fetch`; `zooserve up` does it by itself.")]
+
+
+def _ports(settings: Settings) -> list[Check]:
+    wanted = {"ZOOSERVE_PORT": (settings.host, settings.port)}
+    for name in ("zoo", "leaf"):
+        triton = getattr(settings, name)
+        for port in ("http_port", "grpc_port", "metrics_port"):
+            if (fixed := getattr(triton, port)) is not None:
+                wanted[f"ZOOSERVE_{name.upper()}__{port.upper()}"] = (triton.host, fixed)
+    return [_port(setting, host, port) for setting, (host, port) in wanted.items()]
+
+
+def _port(setting: str, host: str, port: int) -> Check:
+    try:
+        require_free(host, port, setting)
+    except PortTaken as exc:
+        return Check(f"port {port}", False, "taken", str(exc))
+    return Check(f"port {port}", True, "free")

@@ -1,0 +1,78 @@
+"""What a platform leaves behind when it cannot clean up itself, and how it is cleared away."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from zooserve.errors import AlreadyRunning, SetupError
+from zooserve.processes.records import ProcessRecords, Record
+from zooserve.processes.shared_memory import prefix_of, remove_regions
+from zooserve.processes.state import StateFolder
+
+__all__ = ["Cleared", "clear", "held", "make_private", "remove_sockets"]
+
+_GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """What was found and ended."""
+
+    processes: tuple[Record, ...]
+    regions: tuple[str, ...]
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there was nothing to clear."""
+        return not self.processes and not self.regions
+
+
+@contextmanager
+def held(folder: StateFolder) -> Iterator[None]:
+    """Hold the state folder for the block. Raises AlreadyRunning if another supervisor does."""
+    folder.create()
+    lock = FileLock(folder.lock_file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as exc:
+        state = folder.read_state()
+        who = f"process {state.pid}, http://{state.router}" if state else "another process"
+        raise AlreadyRunning(
+            f"A platform already runs from {folder.root} ({who}). "
+            "Stop it with `zooserve down`, or set ZOOSERVE_STATE_DIR for a second one."
+        ) from exc
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def clear(folder: StateFolder) -> Cleared:
+    """End what is recorded and still runs, and remove its shared memory and sockets. Hold the folder meanwhile."""
+    records = ProcessRecords(folder.records_file)
+    processes = records.reap(_GRACE_S)
+    regions = remove_regions(prefix_of(folder.root))
+    records.write([])
+    remove_sockets(folder)
+    return Cleared(tuple(processes), tuple(regions))
+
+
+def make_private(path: Path) -> None:
+    """Make a folder that nobody else may enter; the temporary folder is everybody's."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    if not path.is_dir() or path.is_symlink() or status.st_uid != Path("/proc/self").stat().st_uid:
+        raise SetupError(f"{path} belongs to somebody else: remove it, or set TMPDIR.")
+    path.chmod(0o700)
+
+
+def remove_sockets(folder: StateFolder) -> None:
+    """Remove Ray's and HAProxy's private folder; Ray's logs are kept in the state folder, those of the last run."""
+    for logs in folder.sockets.glob("r/session_2*/logs"):
+        shutil.rmtree(folder.logs / "ray", ignore_errors=True)
+        shutil.copytree(logs, folder.logs / "ray", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
+    shutil.rmtree(folder.sockets, ignore_errors=True)

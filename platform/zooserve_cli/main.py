@@ -1,0 +1,54 @@
+"""The `zooserve` command: its subcommands, and how an error is told. Each subcommand imports what it needs."""
+
+import sys
+from contextlib import suppress
+from importlib import import_module
+
+import typer
+from pydantic import ValidationError
+
+from zooserve.catalogue import CatalogueError
+from zooserve.errors import ZooserveError
+from zooserve_cli.doctor import doctor
+from zooserve_cli.down import down
+from zooserve_cli.fetch import fetch
+from zooserve_cli.logs import logs
+from zooserve_cli.models import models
+from zooserve_cli.status import status
+from zooserve_cli.up import up
+
+__all__ = ["app", "run"]
+
+app = typer.Typer(
+    name="zooserve",
+    help="A zoo of models behind one HTTP API: embed, rerank, classify and chat, on Triton and Ray Serve.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in (up, down, status, doctor, fetch, models, logs):
+    app.command()(command)
+
+
+for name in ("export", "demo"):
+    with suppress(ImportError):
+        app.command()(getattr(import_module(f"zooserve_cli.{name}"), name))
+
+
+def run() -> None:
+    """Run the command line. An expected error is one red line and exit code 1; a wrong usage is 2."""
+    try:
+        app()
+    except (ZooserveError, CatalogueError) as exc:
+        _fail(str(exc))
+    except ValidationError as exc:
+        fault = exc.errors(include_url=False)[0]
+        where = "__".join(str(part).upper() for part in fault["loc"])
+        _fail(f"The setting ZOOSERVE_{where} cannot be used: {fault['msg']}.")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _fail(message: str) -> None:
+    typer.secho(message, fg="red", err=True)
+    sys.exit(1)

@@ -1,0 +1,66 @@
+"""`zooserve models`: what may be asked for, from the router if one runs, else from the catalogue."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from zooserve.processes.state import StateFolder
+from zooserve.settings import Settings
+
+__all__ = ["models"]
+
+_TIMEOUT_S = 5.0
+
+
+def models(as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False) -> None:
+    """List the models, with their aliases and whether they are ready."""
+    settings = Settings().resolved()
+    rows = _rows(settings)
+    if as_json:
+        typer.echo(json.dumps(rows, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("model", "version", "task", "ready", "also called", "licence"):
+        table.add_column(column)
+    for row in rows:
+        ready = {True: "[green]yes[/]", False: "[red]no[/]", None: "-"}[row["ready"]]
+        table.add_row(row["name"], str(row["version"]), row["task"], ready, ", ".join(row["aliases"]), row["licence"])
+    Console(highlight=False).print(table)
+
+
+def _rows(settings: Settings) -> list[dict[str, Any]]:
+    from zooserve.catalogue import load_catalogue
+
+    readiness = _readiness(settings)
+    return [
+        {
+            "name": model.name,
+            "version": model.version,
+            "task": model.task,
+            "ready": readiness.get(model.name),
+            "required": model.required,
+            "aliases": list(model.aliases),
+            "licence": model.licence,
+            "source": model.source,
+            "description": model.description,
+        }
+        for model in load_catalogue(settings.catalogue)
+    ]
+
+
+def _readiness(settings: Settings) -> dict[str, bool]:
+    """What the running router says of each model; nothing if none runs."""
+    state = StateFolder(settings.state_dir).read_state()
+    if state is None or not state.is_running:
+        return {}
+    import httpx
+
+    try:
+        body = httpx.get(f"http://{state.router}/health/ready", timeout=_TIMEOUT_S).json()
+        return {model["model"]: bool(model["ready"]) for model in body["models"]}
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return {}

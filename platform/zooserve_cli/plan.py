@@ -1,0 +1,108 @@
+"""What one platform will consist of: its settings with every port chosen, its servers, its probes."""
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from zooserve.catalogue import Catalogue, Model
+from zooserve.processes.child import Child
+from zooserve.processes.ports import free_ports, require_free
+from zooserve.processes.shared_memory import prefix_of
+from zooserve.processes.state import StateFolder
+from zooserve.settings import Settings, TritonSettings
+from zooserve.triton.installation import Installation
+from zooserve.triton.server import Addresses, TritonServer
+from zooserve.triton.watch import Probe, Watch, chat_probe, text_probe
+from zooserve_cli.router_process import RouterProcess
+from zooserve_router.serve import RayPorts
+
+__all__ = ["Plan", "make_plan", "own_backends", "with_ports"]
+
+_PORTS = ("http_port", "grpc_port", "metrics_port")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The servers of one platform, not started yet."""
+
+    settings: Settings
+    folder: StateFolder
+    zoo: TritonServer
+    leaf: TritonServer
+    router: RouterProcess
+    zoo_watch: Watch
+    leaf_watch: Watch
+
+    @property
+    def router_address(self) -> str:
+        """host:port at which this machine reaches the router."""
+        host = "127.0.0.1" if self.settings.host in ("0.0.0.0", "::") else self.settings.host  # noqa: S104 (compared)
+        return f"{host}:{self.settings.port}"
+
+
+def with_ports(settings: Settings) -> Settings:
+    """The same settings with free ports filled in. Raises PortTaken for a fixed one that is not free."""
+    require_free(settings.host, settings.port, "ZOOSERVE_PORT")
+    update = {name: _triton_with_ports(getattr(settings, name), name) for name in ("zoo", "leaf")}
+    return settings.model_copy(update=update)
+
+
+def _triton_with_ports(triton: TritonSettings, name: str) -> TritonSettings:
+    update = {}
+    for port, free in zip(_PORTS, free_ports(len(_PORTS), triton.host), strict=True):
+        fixed = getattr(triton, port)
+        if fixed is None:
+            update[port] = free
+        else:
+            require_free(triton.host, fixed, f"ZOOSERVE_{name.upper()}__{port.upper()}")
+    return triton.model_copy(update=update)
+
+
+def own_backends() -> Path:
+    """Our Python-based Triton backends: beside the package in a checkout, inside it in a wheel."""
+    package = Path(str(files("zooserve")))
+    beside = package.parent / "triton" / "backends"
+    return beside if beside.is_dir() else package / "_backends"
+
+
+def make_plan(settings: Settings, catalogue: Catalogue, installation: Installation) -> Plan:
+    """The servers for these settings, every port of which is set."""
+    folder = StateFolder(settings.state_dir)
+    zoo = _triton("zoo", settings.zoo, settings.zoo_repository, folder, installation)
+    leaf = _triton("leaf", settings.leaf, settings.leaf_repository, folder, installation)
+    ports = RayPorts(*free_ports(3))
+    return Plan(
+        settings=settings,
+        folder=folder,
+        zoo=zoo,
+        leaf=leaf,
+        router=RouterProcess(Child("router", folder.log_file("router")), settings, folder, ports),
+        zoo_watch=Watch(zoo, _probes(catalogue, "zoo"), settings.watch),
+        leaf_watch=Watch(leaf, _probes(catalogue, "leaf"), settings.watch),
+    )
+
+
+def _triton(
+    name: str, triton: TritonSettings, repository: Path, folder: StateFolder, installation: Installation
+) -> TritonServer:
+    chosen = [getattr(triton, port) for port in _PORTS]
+    return TritonServer(
+        name,
+        installation,
+        repository,
+        Addresses(triton.host, *chosen),
+        folder.log_file(name),
+        shm_prefix=prefix_of(folder.root),
+    )
+
+
+def _probes(catalogue: Catalogue, runs_on: str) -> list[Probe]:
+    models = (model for model in catalogue if model.runs_on == runs_on)
+    return [_probe(model, triton) for model in models for triton in dict.fromkeys(model.triton.values())]
+
+
+def _probe(model: Model, triton: str) -> Probe:
+    if model.task == "chat":
+        return chat_probe(triton)
+    # Row 0 of a rerank request is the query.
+    return text_probe(triton, rows=2 if model.task == "rerank" else 1)

@@ -1,0 +1,36 @@
+"""The router's process: Ray, Serve and the app, started with its orders in a file."""
+
+import os
+import sys
+from dataclasses import dataclass
+
+from zooserve.processes.child import Child
+from zooserve.processes.state import StateFolder
+from zooserve.settings import Settings
+from zooserve_router.serve import Orders, RayPorts, environment
+
+__all__ = ["RouterProcess"]
+
+
+@dataclass(frozen=True)
+class RouterProcess:
+    """`python -m zooserve_router.serve` over one state folder."""
+
+    child: Child
+    settings: Settings
+    folder: StateFolder
+    ports: RayPorts
+
+    def start(self) -> None:
+        """Start it; it deploys while this returns."""
+        sockets = self.folder.sockets
+        orders = Orders(
+            settings=self.settings.model_dump(mode="json"),
+            ray_folder=sockets / "r",
+            metrics_folder=self.folder.metrics,
+        )
+        file = self.folder.run / "router.json"
+        file.write_text(orders.model_dump_json(indent=1), encoding="utf-8")
+        inherited = {name: value for name, value in os.environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"}
+        added = environment(sockets, self.ports, os.cpu_count() or 1)
+        self.child.start([sys.executable, "-m", "zooserve_router.serve", str(file)], {**inherited, **added})

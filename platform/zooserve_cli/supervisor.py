@@ -1,0 +1,281 @@
+"""The one process that owns a platform: starts its servers, looks after them, and ends every one of them."""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+import httpx
+
+from zooserve.catalogue import Catalogue
+from zooserve.errors import ServerFailed
+from zooserve.processes.child import Child
+from zooserve.processes.identity import descendants, end, process_table
+from zooserve.processes.kinship import adopt_orphans, collect_zombies
+from zooserve.processes.records import ProcessRecords
+from zooserve.processes.shared_memory import remove_regions
+from zooserve.processes.state import Phase, PlatformState, Step
+from zooserve.triton.server import TritonServer
+from zooserve.triton.watch import Reload, Remedy, Restart, Watch, backoff_s
+from zooserve_cli.leftovers import remove_sockets
+from zooserve_cli.plan import Plan
+from zooserve_cli.proof import Proof, prove
+from zooserve_observability.supervision import SupervisorMetrics
+
+__all__ = ["Supervisor"]
+
+_log = logging.getLogger("zooserve.supervisor")
+_STOCK_INTERVAL_S = 1.0
+_READY_POLL_S = 0.25
+_READY_TIMEOUT_S = 300.0
+_ROUTER_STOP_S = 30.0
+_LEFT_GRACE_S = 3.0
+
+
+class Supervisor:
+    """One platform from its start to its end."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        catalogue: Catalogue,
+        state: PlatformState,
+        metrics: SupervisorMetrics,
+        changed: Callable[[PlatformState], None],
+    ) -> None:
+        self._plan = plan
+        self._catalogue = catalogue
+        self.state = state
+        self._metrics = metrics
+        self._changed = changed
+        self._records = ProcessRecords(plan.folder.records_file)
+        self._stopping = asyncio.Event()
+
+    async def run(self, ready: Callable[[Proof], None]) -> None:
+        """Start everything, call `ready` once it has proven itself, stay until a signal, stop everything."""
+        adopt_orphans()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stopping.set)
+        self._tell(phase="starting")
+        try:
+            async with asyncio.TaskGroup() as group:
+                work = group.create_task(self._work(ready))
+                stock = group.create_task(self._take_stock())
+                waiting = group.create_task(self._stopping.wait())
+                await asyncio.wait({work, waiting, stock}, return_when=asyncio.FIRST_COMPLETED)
+                for task in (work, stock, waiting):
+                    task.cancel()
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+        finally:
+            await self._stop()
+
+    async def _work(self, ready: Callable[[Proof], None]) -> None:
+        plan = self._plan
+        async with httpx.AsyncClient(limits=httpx.Limits(max_keepalive_connections=4)) as http:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._start_triton(plan.zoo))
+                group.create_task(self._start_triton(plan.leaf))
+                group.create_task(self._start_router(http))
+            async with self._step("first embedding and first chat"):
+                proof = await prove(plan.router_address, self._catalogue, http)
+            self._tell(phase="ready")
+            _log.info("ready at http://%s", plan.router_address)
+            ready(proof)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._keep_triton(plan.zoo, plan.zoo_watch, http))
+                group.create_task(self._keep_triton(plan.leaf, plan.leaf_watch, http))
+                group.create_task(self._keep_router(http))
+
+    async def _start_triton(self, server: TritonServer) -> None:
+        async with self._step(f"{server.name}: models loaded and warmed"):
+            server.start()
+            timeout_s = getattr(self._plan.settings, server.name).start_timeout_s
+            await asyncio.to_thread(server.wait_until_loaded, timeout_s)
+
+    async def _start_router(self, http: httpx.AsyncClient) -> None:
+        async with self._step("router: every required model ready"):
+            self._plan.router.start()
+            await self._wait_until_ready(http)
+
+    async def _wait_until_ready(self, http: httpx.AsyncClient) -> None:
+        router = self._plan.router.child
+        answer = "no answer yet"
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if router.pid is None:
+                raise ServerFailed(f"router: it ended while starting.\n{router.log_tail()}")
+            with suppress(httpx.HTTPError):
+                reply = await http.get(f"http://{self._plan.router_address}/health/ready", timeout=5)
+                if reply.status_code == 200:
+                    return
+                answer = reply.text[:1000]
+            await asyncio.sleep(_READY_POLL_S)
+        raise ServerFailed(f"router: not ready after {_READY_TIMEOUT_S:.0f} s: {answer}")
+
+    async def _keep_triton(self, server: TritonServer, watch: Watch, http: httpx.AsyncClient) -> None:
+        settings = self._plan.settings.watch
+        in_a_row = 0
+        told: dict[str, str] = {}
+        while True:
+            await asyncio.sleep(settings.interval_s)
+            remedies = await watch.look(http)
+            _tell_new_faults(server.name, watch.faults, told)
+            for remedy in remedies:
+                await asyncio.sleep(backoff_s(settings, in_a_row))
+                await self._apply(remedy, server, watch, http)
+            in_a_row = in_a_row + 1 if remedies else max(0, in_a_row - 1)
+
+    async def _apply(self, remedy: Remedy, server: TritonServer, watch: Watch, http: httpx.AsyncClient) -> None:
+        if isinstance(remedy, Reload):
+            _log.warning("%s: reloading %s: %s", server.name, remedy.model, remedy.cause)
+            self._count_reload(server.name, remedy.model)
+            if fault := await watch.reload(http, remedy.model):
+                _log.error("%s: %s did not load again: %s", server.name, remedy.model, fault)
+            else:
+                _log.info("%s: %s works again", server.name, remedy.model)
+        elif isinstance(remedy, Restart):
+            _log.warning("%s: restarting: %s", server.name, remedy.cause)
+            self._count_restart(server.name)
+            await self._restart_triton(server, watch)
+
+    async def _restart_triton(self, server: TritonServer, watch: Watch) -> None:
+        settings = getattr(self._plan.settings, server.name)
+        await asyncio.to_thread(server.stop, settings.stop_timeout_s)
+        await self._end_role(server.name)
+        watch.forget()
+        server.start()
+        try:
+            await asyncio.to_thread(server.wait_until_loaded, settings.start_timeout_s)
+        except ServerFailed as failure:
+            _log.error("%s", failure)
+        else:
+            _log.info("%s: runs again as process %s", server.name, server.pid)
+
+    async def _keep_router(self, http: httpx.AsyncClient) -> None:
+        settings = self._plan.settings.watch
+        in_a_row = silent = 0
+        while True:
+            await asyncio.sleep(settings.interval_s)
+            cause = await self._fault_of_router(http)
+            silent = silent + 1 if cause else 0
+            gone = self._plan.router.child.pid is None
+            if not gone and silent < settings.patience:
+                in_a_row = in_a_row if cause else max(0, in_a_row - 1)
+                continue
+            await asyncio.sleep(backoff_s(settings, in_a_row))
+            in_a_row, silent = in_a_row + 1, 0
+            await self._restart_router(cause, http)
+
+    async def _fault_of_router(self, http: httpx.AsyncClient) -> str:
+        child = self._plan.router.child
+        if child.pid is None:
+            return f"it ended by itself (exit code {child.exit_code})"
+        try:
+            url = f"http://{self._plan.router_address}/health/live"
+            reply = await http.get(url, timeout=self._plan.settings.watch.probe_timeout_s)
+        except httpx.HTTPError as exc:
+            return f"/health/live does not answer ({type(exc).__name__})"
+        return "" if reply.status_code == 200 else f"/health/live answers {reply.status_code}"
+
+    async def _restart_router(self, cause: str, http: httpx.AsyncClient) -> None:
+        _log.warning("router: restarting: %s", cause)
+        self._count_restart("router")
+        await asyncio.to_thread(self._plan.router.child.stop, _ROUTER_STOP_S)
+        await self._end_role("router")
+        remove_sockets(self._plan.folder)
+        self._plan.router.start()
+        try:
+            await self._wait_until_ready(http)
+        except ServerFailed as failure:
+            _log.error("%s", failure)
+        else:
+            _log.info("router: runs again as process %s", self._plan.router.child.pid)
+
+    async def _end_role(self, role: str) -> None:
+        """End what a dead server left: its children, by the last records, and orphans that came to us since."""
+        left = [record.process for record in self._records.read() if record.role.split()[0] == role]
+        await asyncio.to_thread(end, left, _LEFT_GRACE_S)
+
+    def _count_restart(self, server: str) -> None:
+        self._metrics.restarts.labels(server).inc()
+        self._tell(restarts={**self.state.restarts, server: self.state.restarts.get(server, 0) + 1})
+
+    def _count_reload(self, server: str, model: str) -> None:
+        self._metrics.reloads.labels(server, model).inc()
+        self._tell(reloads={**self.state.reloads, model: self.state.reloads.get(model, 0) + 1})
+
+    async def _take_stock(self) -> None:
+        while True:
+            try:
+                self._record()
+            except OSError as exc:
+                _log.error("the process records could not be written: %s", exc)
+            await asyncio.sleep(_STOCK_INTERVAL_S)
+
+    def _record(self) -> None:
+        self._records.take_stock(os.getpid(), self._own())
+        collect_zombies({server.last_pid for server in self._servers()})
+
+    def _servers(self) -> tuple[TritonServer, TritonServer, Child]:
+        return self._plan.zoo, self._plan.leaf, self._plan.router.child
+
+    def _own(self) -> dict[int, str]:
+        return {server.pid: server.name for server in self._servers() if server.pid is not None}
+
+    async def _stop(self) -> None:
+        self._tell(phase="stopping")
+        _log.info("stopping: router, leaf, zoo")
+        self._record()
+        plan = self._plan
+        await asyncio.to_thread(plan.router.child.stop, _ROUTER_STOP_S)
+        await asyncio.to_thread(plan.leaf.stop, plan.settings.leaf.stop_timeout_s)
+        await asyncio.to_thread(plan.zoo.stop, plan.settings.zoo.stop_timeout_s)
+        await asyncio.to_thread(self._end_what_is_left)
+        _log.info("stopped")
+
+    def _end_what_is_left(self) -> None:
+        left = end(descendants([os.getpid()], process_table()), _LEFT_GRACE_S)
+        for process in left:
+            _log.warning("process %s was left and has been ended", process.pid)
+        collect_zombies({server.last_pid for server in self._servers()})
+        remove_regions(self.state.shm_prefix)
+        remove_sockets(self._plan.folder)
+        self._records.write([])
+
+    @asynccontextmanager
+    async def _step(self, name: str) -> AsyncIterator[None]:
+        started = time.monotonic()
+        self._tell(steps=(*self.state.steps, Step(name=name)))
+        yield
+        took = Step(name=name, seconds=time.monotonic() - started)
+        _log.info("%s (%.1f s)", name, took.seconds)
+        self._tell(steps=tuple(took if step.name == name else step for step in self.state.steps))
+
+    def _tell(self, phase: Phase | None = None, **update: object) -> None:
+        if phase is not None:
+            update["phase"] = phase
+        self.state = self.state.model_copy(update=update)
+        self._plan.folder.write_state(self.state)
+        self._changed(self.state)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a group of groups."""
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _tell_new_faults(server: str, faults: dict[str, str], told: dict[str, str]) -> None:
+    """One line when a model's fault appears or changes, one when it is over; not one per look."""
+    for model, fault in faults.items():
+        if told.get(model) != fault:
+            _log.warning("%s: %s failed its probe: %s", server, model, fault)
+    for model in told.keys() - faults.keys():
+        _log.info("%s: %s answers its probe again", server, model)
+    told.clear()
+    told.update(faults)

