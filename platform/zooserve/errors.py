@@ -24,6 +24,7 @@
         ├── WrongHash            a file is not the one that was pinned
         ├── DownloadFailed       a package could not be fetched whole
         ├── DiskFull             no room left for what was being written
+        ├── ExportFailed         a checkpoint cannot be exported as asked
         ├── SpaceMismatch        vectors of one embedding version, to be searched with another's
         └── ServerFailed         a server did not start, or ended by itself
 
@@ -39,6 +40,7 @@ __all__ = [
     "DeadlineExceeded",
     "DiskFull",
     "DownloadFailed",
+    "ExportFailed",
     "InputTooLong",
     "InternalError",
     "MethodNotAllowed",
@@ -201,6 +203,10 @@ class DiskFull(SetupError):
 
 class SpaceMismatch(SetupError):
     """Vectors of one embedding version, to be searched with another's."""
+
+
+class ExportFailed(SetupError):
+    """A checkpoint cannot be exported as asked."""
 
 
 class ServerFailed(SetupError):
