@@ -143,10 +143,10 @@ class Catalogue:
 
         Raises UnknownModel with the nearest names when there is none.
         """
-        name, _, pin = wanted.partition("@")
+        name, at, pin = wanted.partition("@")
         for model in self.models:
             if name == model.name or name in model.aliases:
-                if pin and pin != str(model.version):
+                if at and pin != str(model.version):
                     raise UnknownModel(wanted, [f"{model.name}@{model.version}"])
                 return model
         raise UnknownModel(wanted, difflib.get_close_matches(name, self.names(), n=3, cutoff=0.3))
