@@ -142,7 +142,7 @@ class ZooDispatch:
 
     def __init__(self, zoo: Zoo, budgets: Mapping[SloClass, Budget], readiness: Readiness) -> None:
         self._zoo = zoo
-        self._budgets = budgets
+        self.budgets = budgets
         self._readiness = readiness
         self._in_flight: set[asyncio.Task[Any]] = set()
 
@@ -153,7 +153,7 @@ class ZooDispatch:
         """
         self._readiness.require(job.model)
         context.record.runs(job.model, job.slo_class)
-        budget = self._budgets[job.slo_class]
+        budget = self.budgets[job.slo_class]
         unsent = sum(chunk.tokens for chunk in job.chunks)
         budget.take(unsent)
         gate = asyncio.Semaphore(_CHUNKS_AT_ONCE)
@@ -178,7 +178,7 @@ class ZooDispatch:
         """Triton's own answer, also where it refuses the request. Raises what `run` does where Triton fails."""
         self._readiness.require(relay.model)
         context.record.runs(relay.model, relay.slo_class)
-        budget = self._budgets[relay.slo_class]
+        budget = self.budgets[relay.slo_class]
         budget.take(relay.tokens)
         path = f"/v2/models/{relay.triton_model}/infer"
         sent = self._zoo.send("POST", path, relay.headers, relay.body, context.deadline.remaining_s())
