@@ -64,6 +64,9 @@ def _ensemble_problems(root: Path, config: Config, configs: Configs) -> Iterator
         yield from _step_problems(step, member, edges)
     for tensor in config.output:
         yield from _edge_problems(f"output {tensor.name}", tensor.name, _kind(tensor), edges)
+    taken = {edge for step in config.ensemble_scheduling.step for edge in step.input_map.values()}
+    for name in sorted(taken & {tensor.name for tensor in config.output}):
+        yield f"output {name} is also a step's input: asking for some of the outputs then ends in a deadlock error"
 
 
 def _step_problems(step: Any, member: Config, edges: dict[str, str]) -> Iterator[str]:
