@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zooserve_ensembles.exporting.checkpoint import Checkpoint
+from zooserve_ensembles.exporting.original import load_original
 from zooserve_ensembles.exporting.tracing import Traced
 
 if TYPE_CHECKING:
@@ -42,10 +43,7 @@ class Parity:
 
 def save_tokenizer(checkpoint: Checkpoint, target: Path) -> int:
     """Write the checkpoint's tokenizer.json to `target`; answers the tokens that the model reads."""
-    from sentence_transformers import CrossEncoder, SentenceTransformer
-
-    load = SentenceTransformer if checkpoint.kind == "bi-encoder" else CrossEncoder
-    model = load(str(checkpoint.folder), device="cpu")
+    model = load_original(checkpoint)
     target.write_text(model.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
     limit: int = model.max_seq_length if checkpoint.kind == "bi-encoder" else model.max_length
     return limit or int(model.tokenizer.model_max_length)
@@ -75,15 +73,13 @@ def measure_parity(checkpoint: Checkpoint, folder: Path, names: Traced, max_toke
 def _original(checkpoint: Checkpoint) -> tuple["np.ndarray[Any, Any]", list[Any]]:
     """The original's answers, each text or pair alone, and the texts or pairs."""
     import numpy as np
-    from sentence_transformers import CrossEncoder, SentenceTransformer
 
+    model = load_original(checkpoint)
     if checkpoint.kind == "bi-encoder":
-        encoder = SentenceTransformer(str(checkpoint.folder), device="cpu")
-        return np.vstack([encoder.encode([text], show_progress_bar=False) for text in TEXTS]), list(TEXTS)
+        return np.vstack([model.encode([text], show_progress_bar=False) for text in TEXTS]), list(TEXTS)
     pairs = [(query, text) for query, text in zip(TEXTS, (*TEXTS[1:], TEXTS[0]), strict=True)]
-    scorer = CrossEncoder(str(checkpoint.folder), device="cpu")
-    softmax = scorer.model.config.num_labels > 1
-    scores = [scorer.predict([pair], apply_softmax=softmax, show_progress_bar=False) for pair in pairs]
+    softmax = model.model.config.num_labels > 1
+    scores = [model.predict([pair], apply_softmax=softmax, show_progress_bar=False) for pair in pairs]
     return np.vstack([np.asarray(score, dtype=np.float64).reshape(1, -1) for score in scores]), pairs
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from zooserve.errors import ExportFailed
 from zooserve_ensembles.exporting.checkpoint import Checkpoint
+from zooserve_ensembles.exporting.original import load_original
 
 __all__ = ["OPSET", "Traced", "trace"]
 
@@ -47,17 +48,15 @@ def _bi_encoder(checkpoint: Checkpoint) -> tuple[Any, Traced]:
 
 def _cross_encoder(checkpoint: Checkpoint) -> tuple[Any, Traced]:
     import torch
-    from sentence_transformers import CrossEncoder
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     from zooserve_ensembles.exporting.heads import PairScorer
 
     classifier = _loaded(AutoModelForSequenceClassification, checkpoint.transformer)
     scores = classifier.config.num_labels == 1
-    original = CrossEncoder(str(checkpoint.folder), device="cpu")
     typed = "token_type_ids" in AutoTokenizer.from_pretrained(checkpoint.transformer).model_input_names
     inputs = ("input_ids", "attention_mask", *(["token_type_ids"] if typed else []))
-    activation = original.activation_fn if scores else torch.nn.Softmax(dim=1)
+    activation = load_original(checkpoint).activation_fn if scores else torch.nn.Softmax(dim=1)
     return PairScorer(classifier, activation), Traced(inputs, ("score",) if scores else ("probabilities",))
 
 

@@ -50,10 +50,12 @@ class Fetching:
         self._refuse_unknown_builds()
         wants, record = self._wants(), Record(self.repository)
         placed = record.read()
-        missing = self._missing(wants, placed, verify=verify)
-        if missing:
+        in_place = self._in_place(wants, placed, verify=verify)
+        if len(in_place) < len(wants):
             return self._run_alone(wants, record, verify=verify)
-        return Fetched({target: placed[target].sha256 for target in wants})
+        if in_place != placed:
+            record.write(in_place)
+        return Fetched({target: in_place[target].sha256 for target in wants})
 
     def _run_alone(self, wants: Mapping[str, _Want], record: Record, *, verify: bool) -> Fetched:
         from filelock import FileLock
@@ -63,8 +65,9 @@ class Fetching:
                 folder.mkdir(parents=True, exist_ok=True)
         # Two locks: checkouts share a cache, and one repository may be filled from two caches.
         with FileLock(self.cache / "fetch.lock"), FileLock(self.repository / ".weights.lock"):
-            placed = record.read()  # another fetch may have done the work while this one waited
-            missing = self._missing(wants, placed, verify=verify)
+            # Read again: another fetch may have done the work while this one waited.
+            placed = self._in_place(wants, record.read(), verify=verify)
+            missing = [target for target in wants if target not in placed]
             sources = Sources(self.cache, self.progress, self.find_pip)
             sources.clear_leftovers()
             obtained: dict[str, str] = {}
@@ -74,7 +77,7 @@ class Fetching:
                     obtained[want.key] = self._obtain(want, sources)
                 sources.store.place(obtained[want.key], self.repository / target)
                 placed[target] = Placed.of(self.repository / target, key=want.key, sha256=obtained[want.key])
-                record.write({name: placed[name] for name in placed if name in wants})
+                record.write(placed)
         return Fetched({target: placed[target].sha256 for target in wants}, tuple(missing))
 
     def _obtain(self, want: _Want, sources: Sources) -> str:
@@ -109,11 +112,12 @@ class Fetching:
                     "Lock and code are of different versions: update both."
                 )
 
-    def _missing(self, wants: Mapping[str, _Want], placed: Mapping[str, Placed], *, verify: bool) -> list[str]:
-        def in_place(target: str) -> bool:
-            known = placed.get(target)
-            if known is None or known.key != wants[target].key:
-                return False
-            return known.matches(self.repository / target, verify=verify)
-
-        return [target for target in wants if not in_place(target)]
+    def _in_place(self, wants: Mapping[str, _Want], placed: Mapping[str, Placed], *, verify: bool) -> dict[str, Placed]:
+        """Of what is wanted, that which was placed for the same key and is still there."""
+        known = {target: placed[target] for target in wants if target in placed}
+        seen = {
+            target: entry.seen_again(self.repository / target, verify=verify)
+            for target, entry in known.items()
+            if entry.key == wants[target].key
+        }
+        return {target: entry for target, entry in seen.items() if entry is not None}

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from zooserve.weights.disk import hash_file, write_whole
@@ -25,15 +25,20 @@ class Placed:
         now = path.stat()
         return cls(key=key, sha256=sha256, size=now.st_size, mtime_ns=now.st_mtime_ns)
 
-    def matches(self, path: Path, *, verify: bool) -> bool:
-        """Whether the file still looks the same; with `verify`, whether it still is the same."""
+    def seen_again(self, path: Path, *, verify: bool) -> "Placed | None":
+        """The same file with the time stamp it has now, or None when it is another or gone.
+
+        It is hashed only if its time stamp changed (a copy of the folder, a `touch`), or to `verify`.
+        """
         try:
             now = path.stat()
         except OSError:
-            return False
-        if (now.st_size, now.st_mtime_ns) != (self.size, self.mtime_ns):
-            return False
-        return not verify or hash_file(path) == self.sha256
+            return None
+        if now.st_size != self.size:
+            return None
+        if now.st_mtime_ns == self.mtime_ns and not verify:
+            return self
+        return replace(self, mtime_ns=now.st_mtime_ns) if hash_file(path) == self.sha256 else None
 
 
 class Record:

@@ -86,6 +86,16 @@ def test_verify_finds_what_time_stamps_do_not_show(world, placed) -> None:
     assert world.everything() == placed
 
 
+def test_a_copied_repository_is_hashed_once_and_then_known_by_its_new_time_stamps(world, monkeypatch) -> None:
+    world.fetching().run()
+    for path in world.repository.rglob("*.onnx"):
+        os.utime(path, ns=(1, 1))
+    world.steps.clear()
+    assert (world.fetching().run().written, world.steps) == ((), [])
+    monkeypatch.setattr("zooserve.weights.placed.hash_file", lambda _: pytest.fail("hashed again"))
+    assert world.fetching().run().written == ()
+
+
 def test_a_change_of_the_build_code_builds_again_and_downloads_nothing(world) -> None:
     world.fetching("1").run()
     world.steps.clear()
