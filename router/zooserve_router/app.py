@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -40,6 +41,13 @@ __all__ = ["Services", "bare_app", "create_app", "wired"]
 
 # The supervisor gives the whole router about as long.
 _DRAIN_S = 5.0
+_NO_TELEMETRY: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
 _TRITON_HTTP_PORT = 8000
 """Triton's own, where no port was settled on: a zoo that somebody else started."""
 
@@ -72,7 +80,10 @@ def create_app(settings: Settings) -> FastAPI:
 def bare_app(bounds: RouterSettings, metrics: RouterMetrics, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     """Routes and middleware; whoever starts it puts Services on its state."""
     # No redirects and no pages of FastAPI's own: what is not listed here answers 404 in the caller's dialect.
-    app = FastAPI(lifespan=lifespan, redirect_slashes=False, openapi_url=None, routes=list(_ROUTES))
+    # Its telemetry would be a second set of spans beside ours, and an environment variable away from exporting them.
+    app = FastAPI(
+        lifespan=lifespan, redirect_slashes=False, openapi_url=None, routes=list(_ROUTES), telemetry=_NO_TELEMETRY
+    )
     app.add_middleware(
         Edge, metrics=metrics, max_body_bytes=bounds.max_body_bytes, max_deadline_s=bounds.max_deadline_s
     )

@@ -1,8 +1,10 @@
 """The decision: which model a name means, whether its work is admitted, and when its Triton requests are sent."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -156,23 +158,22 @@ class ZooDispatch:
         budget = self.budgets[job.slo_class]
         unsent = sum(chunk.tokens for chunk in job.chunks)
         budget.take(unsent)
-        gate = asyncio.Semaphore(_CHUNKS_AT_ONCE)
+        answers: dict[int, InferenceAnswer] = {}
+        pending = iter(enumerate(job.chunks))
 
-        async def send(chunk: Chunk) -> InferenceAnswer:
+        async def work() -> None:
             nonlocal unsent
-            async with gate:
+            for index, chunk in pending:
                 unsent -= chunk.tokens
-                return await self._to_its_end(self._infer(job, chunk, context), budget, chunk.tokens)
+                answers[index] = await self._to_its_end(self._infer(job, chunk, context), budget, chunk.tokens)
 
         try:
-            with context.record.phase("zoo"):
+            with self._minded(job.model, context):
                 async with context.deadline.enforced():
-                    return await _all_or_first_failure([send(chunk) for chunk in job.chunks])
-        except BackendUnavailable as fault:
-            self._readiness.doubt(job.model, fault)
-            raise
+                    await _all_or_first_failure([work() for _ in job.chunks[:_CHUNKS_AT_ONCE]])
         finally:
             budget.give_back(unsent)
+        return [answers[index] for index in range(len(job.chunks))]
 
     async def relay(self, relay: Relay, context: RequestContext) -> RawAnswer:
         """Triton's own answer, also where it refuses the request. Raises what `run` does where Triton fails."""
@@ -182,16 +183,22 @@ class ZooDispatch:
         budget.take(relay.tokens)
         path = f"/v2/models/{relay.triton_model}/infer"
         sent = self._zoo.send("POST", path, relay.headers, relay.body, context.deadline.remaining_s())
-        try:
-            with context.record.phase("zoo"):
-                async with context.deadline.enforced():
-                    answer = await self._to_its_end(sent, budget, relay.tokens)
+        with self._minded(relay.model, context):
+            async with context.deadline.enforced():
+                answer = await self._to_its_end(sent, budget, relay.tokens)
             if answer.status >= 500:
                 raise error_of(relay.triton_model, answer)
-            return answer
-        except BackendUnavailable as fault:
-            self._readiness.doubt(relay.model, fault)
-            raise
+        return answer
+
+    @contextmanager
+    def _minded(self, model: Model, context: RequestContext) -> Iterator[None]:
+        """Note how long the zoo takes, and doubt the model if the zoo says that it is not there."""
+        with context.record.phase("zoo"):
+            try:
+                yield
+            except BackendUnavailable as fault:
+                self._readiness.doubt(model, fault)
+                raise
 
     async def drain(self, timeout_s: float) -> None:
         """Wait that long for what is still with Triton, then let go of it."""
@@ -206,9 +213,20 @@ class ZooDispatch:
         """The call's result. A caller that leaves does not stop it: Triton works on, and the tokens stay taken."""
         task = asyncio.create_task(sent)
         self._in_flight.add(task)
-        task.add_done_callback(self._in_flight.discard)
-        task.add_done_callback(lambda _: budget.give_back(tokens))
-        return await asyncio.shield(task)
+        task.add_done_callback(partial(self._ended, budget, tokens))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if task.cancelled() and caller is not None and not caller.cancelling():
+                raise BackendUnavailable("The router is stopping and let go of this request.") from None
+            raise
+
+    def _ended(self, budget: Budget, tokens: int, task: asyncio.Task[Any]) -> None:
+        self._in_flight.discard(task)
+        budget.give_back(tokens)
+        if not task.cancelled():
+            task.exception()  # looked at, since its caller may have left: asyncio would complain
 
     async def _infer(self, job: Job, chunk: Chunk, context: RequestContext) -> InferenceAnswer:
         remaining_s = context.deadline.remaining_s()
@@ -234,12 +252,13 @@ def tokens_read(answers: Sequence[InferenceAnswer]) -> int:
     return sum(int(answer.outputs["tokens"].sum()) for answer in answers)
 
 
-async def _all_or_first_failure(parts: Sequence[Coroutine[Any, Any, InferenceAnswer]]) -> list[InferenceAnswer]:
+async def _all_or_first_failure(parts: Sequence[Coroutine[Any, Any, None]]) -> None:
     if len(parts) == 1:
-        return [await parts[0]]
+        await parts[0]
+        return
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
-        return await asyncio.gather(*tasks)
+        await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
