@@ -3,10 +3,12 @@
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from zooserve.processes.child import Child
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings
+from zooserve_cli.leftovers import make_private
 from zooserve_router.serve import Orders, RayPorts, environment
 
 __all__ = ["RouterProcess"]
@@ -21,13 +23,25 @@ class RouterProcess:
     folder: StateFolder
     ports: RayPorts
 
+    @property
+    def runs_ray(self) -> bool:
+        """Whether Ray itself has started, in the process that runs now."""
+        return self._ray_runs_file.exists()
+
+    @property
+    def _ray_runs_file(self) -> Path:
+        return self.folder.run / "ray"
+
     def start(self) -> None:
         """Start it; it deploys while this returns."""
+        self._ray_runs_file.unlink(missing_ok=True)
         sockets = self.folder.sockets
+        make_private(sockets)
         orders = Orders(
             settings=self.settings.model_dump(mode="json"),
             ray_folder=sockets / "r",
             metrics_folder=self.folder.metrics,
+            ray_runs_file=self._ray_runs_file,
         )
         file = self.folder.run / "router.json"
         file.write_text(orders.model_dump_json(indent=1), encoding="utf-8")

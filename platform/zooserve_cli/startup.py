@@ -14,7 +14,6 @@ from zooserve.triton.installation import find_installation
 from zooserve.weights.sources import Progress
 from zooserve_cli.checks import faults_before_start
 from zooserve_cli.fetch import fetch_weights
-from zooserve_cli.leftovers import make_private
 from zooserve_cli.plan import Plan, make_plan, own_backends, with_ports
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ def prepare(
     if faults := faults_before_start(settings):
         raise MissingPart("\n".join(f"{fault.name}: {fault.found}. {fault.mend}" for fault in faults))
     installation = find_installation(settings.cache_dir, own_backends())
-    make_private(folder.sockets)
     plan = make_plan(settings, catalogue, installation)
     checked = Step(name="checks", seconds=time.monotonic() - began)
     state = _first_state(plan, checked)

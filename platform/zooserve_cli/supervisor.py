@@ -31,6 +31,8 @@ _log = logging.getLogger("zooserve.supervisor")
 _STOCK_INTERVAL_S = 1.0
 _READY_POLL_S = 0.25
 _READY_TIMEOUT_S = 300.0
+_RAY_HEAD_START_S = 30.0
+_ROUTER_ATTEMPTS = 3
 _ROUTER_STOP_S = 30.0
 _LEFT_GRACE_S = 3.0
 
@@ -77,10 +79,7 @@ class Supervisor:
     async def _work(self, ready: Callable[[Proof], None]) -> None:
         plan = self._plan
         async with httpx.AsyncClient(limits=httpx.Limits(max_keepalive_connections=4)) as http:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._start_triton(plan.zoo))
-                group.create_task(self._start_triton(plan.leaf))
-                group.create_task(self._start_router(http))
+            await self._start_all(http)
             async with self._step("first embedding and first chat"):
                 proof = await prove(plan.router_address, self._catalogue, http)
             self._tell(phase="ready")
@@ -91,6 +90,21 @@ class Supervisor:
                 group.create_task(self._keep_triton(plan.leaf, plan.leaf_watch, http))
                 group.create_task(self._keep_router(http))
 
+    async def _start_all(self, http: httpx.AsyncClient) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._start_router(http))
+            # Ray gives itself 30 s to start and fails after that: it gets the cores first, the models then.
+            await self._wait_for_ray()
+            group.create_task(self._start_triton(self._plan.zoo))
+            group.create_task(self._start_triton(self._plan.leaf))
+
+    async def _wait_for_ray(self) -> None:
+        deadline = time.monotonic() + _RAY_HEAD_START_S
+        while time.monotonic() < deadline:
+            if self._plan.router.runs_ray:
+                return
+            await asyncio.sleep(_READY_POLL_S)
+
     async def _start_triton(self, server: TritonServer) -> None:
         async with self._step(f"{server.name}: models loaded and warmed"):
             server.start()
@@ -99,8 +113,17 @@ class Supervisor:
 
     async def _start_router(self, http: httpx.AsyncClient) -> None:
         async with self._step("router: every required model ready"):
-            self._plan.router.start()
-            await self._wait_until_ready(http)
+            for attempt in range(1, _ROUTER_ATTEMPTS + 1):
+                self._plan.router.start()
+                try:
+                    await self._wait_until_ready(http)
+                    return
+                except ServerFailed as failure:
+                    if attempt == _ROUTER_ATTEMPTS or self._plan.router.child.pid is not None:
+                        raise
+                    _log.warning("router: start %d of %d failed: %s", attempt, _ROUTER_ATTEMPTS, failure)
+                    await self._end_role("router")
+                    remove_sockets(self._plan.folder)
 
     async def _wait_until_ready(self, http: httpx.AsyncClient) -> None:
         router = self._plan.router.child

@@ -23,7 +23,7 @@ from zooserve_router import haproxy
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["Orders", "RayPorts", "deploy", "environment", "main"]
+__all__ = ["Orders", "RayPorts", "deploy", "environment", "main", "start_ray"]
 
 APP_NAME = "zooserve"
 # Our admission refuses long before: Ray's own refusal is a plain-text 503.
@@ -44,6 +44,8 @@ class Orders(BaseModel):
     """Ray's session folders and sockets; short, see StateFolder.sockets."""
     metrics_folder: Path
     """prometheus_client's files. Given to the replicas alone: Ray's own processes would write theirs into it."""
+    ray_runs_file: Path
+    """Made once Ray itself runs, before Serve and the app are started on it."""
     app: str = "zooserve_router.app:create_app"
     """module:function that makes the ASGI app from Settings."""
 
@@ -87,22 +89,27 @@ def environment(sockets: Path, ports: RayPorts, cores: int) -> dict[str, str]:
     }
 
 
-def deploy(settings: Settings, ray_folder: Path, metrics: Path, app: str) -> None:
-    """Start Ray and Serve in this process and wait until every replica of the router runs."""
+def start_ray(folder: Path) -> None:
+    """Start a one-node Ray that this process owns. It gives itself 30 s, which a busy machine may exceed."""
     import ray
-    from ray import serve
-    from ray.serve.schema import LoggingConfig
 
     ray.init(
         address="local",
         _node_ip_address="127.0.0.1",
-        _temp_dir=str(ray_folder),
+        _temp_dir=str(folder),
         include_dashboard=False,
         object_store_memory=_OBJECT_STORE_BYTES,
         num_cpus=1,
         num_gpus=0,
         log_to_driver=False,
     )
+
+
+def deploy(settings: Settings, metrics: Path, app: str) -> None:
+    """Start Serve on the Ray of this process and wait until every replica of the router runs."""
+    from ray import serve
+    from ray.serve.schema import LoggingConfig
+
     quiet = LoggingConfig(enable_access_log=False, log_level="WARNING")
     serve.start(http_options={"host": settings.host, "port": settings.port}, logging_config=quiet)
     router = serve.deployment(
@@ -136,7 +143,9 @@ def main(orders_file: Path) -> None:
     from ray import serve
 
     try:
-        deploy(Settings(**orders.settings), orders.ray_folder, orders.metrics_folder, orders.app)
+        start_ray(orders.ray_folder)
+        orders.ray_runs_file.touch()
+        deploy(Settings(**orders.settings), orders.metrics_folder, orders.app)
         # Ray has threads of its own: the signals are blocked here, after it made them, and waited for.
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         signal.sigwait(signals)

@@ -29,6 +29,11 @@ class Platform:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def root(self) -> Path:
+        """The checkout, from which the command runs."""
+        return ROOT
+
+    @property
     def url(self) -> str:
         """Base address of the router, without a slash at the end."""
         return f"http://127.0.0.1:{self.port}"
@@ -111,6 +116,16 @@ def platform() -> Iterator[Platform]:
 @pytest.fixture
 def platform_factory() -> Iterator[Callable[..., Platform]]:
     """Makes platforms that are not started yet, for tests that start, break and stop them."""
+    yield from _factory()
+
+
+@pytest.fixture(scope="module")
+def platforms_of_module() -> Iterator[Callable[..., Platform]]:
+    """The same, for platforms that the tests of a module share."""
+    yield from _factory()
+
+
+def _factory() -> Iterator[Callable[..., Platform]]:
     made: list[Platform] = []
 
     def make(**environment: str) -> Platform:

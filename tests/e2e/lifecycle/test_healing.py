@@ -1,0 +1,167 @@
+"""What breaks in a running platform is mended by the supervisor, with its cause in the log and a count."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from zooserve.processes.identity import Process, command_of, descendants, process_table, send
+from zooserve.processes.ports import free_ports
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+PATIENCE_S = 300
+QUICK = {"ZOOSERVE_WATCH__INTERVAL_S": "1", "ZOOSERVE_WATCH__PROBE_TIMEOUT_S": "4", "ZOOSERVE_WATCH__PATIENCE": "2"}
+
+
+@pytest.fixture(scope="module")
+def patient(platforms_of_module: Callable[..., Any]) -> Iterator[Any]:
+    """One platform that every test here breaks, and leaves mended."""
+    platform = platforms_of_module(**QUICK)
+    platform.up()
+    return platform
+
+
+def eventually(holds: Callable[[], bool], patient: Any) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, patient.logs()
+        time.sleep(0.2)
+
+
+def embeds(patient: Any) -> bool:
+    body = {"model": "embed", "input": "are you well?"}
+    try:
+        return httpx.post(f"{patient.url}/v1/embeddings", json=body, timeout=10).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def chats(patient: Any) -> bool:
+    body = {"model": "chat", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+    try:
+        return httpx.post(f"{patient.url}/v1/chat/completions", json=body, timeout=30).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def below(patient: Any, word: str) -> list[Process]:
+    """The platform's processes with this word on their command line."""
+    found = descendants([patient.state.pid], process_table())
+    return [process for process in found if word in command_of(process.pid)]
+
+
+def log_of(patient: Any) -> str:
+    return patient.folder.log_file("supervisor").read_text()
+
+
+def counted(patient: Any, series: str) -> float:
+    for line in httpx.get(f"{patient.url}/metrics", timeout=10).text.splitlines():
+        if line.startswith(series):
+            return float(line.rpartition(" ")[2])
+    return 0.0
+
+
+def test_a_killed_stub_is_reloaded(patient: Any) -> None:
+    (stub,) = below(patient, "embed_encoder_0_0")
+    send(stub, signal.SIGKILL)
+    eventually(lambda: patient.state.reloads.get("embed_encoder") == 1, patient)
+    eventually(lambda: embeds(patient), patient)
+    assert "reloading embed_encoder: 500" in log_of(patient)
+    assert "Stub process 'embed_encoder_0_0' is not healthy" in log_of(patient)
+    series = 'zooserve_model_reloads_total{server="zoo",triton_model="embed_encoder"}'
+    assert counted(patient, series) == 1
+    assert patient.state.restarts == {}
+
+
+def test_a_killed_stub_of_the_leaf_is_reloaded(patient: Any) -> None:
+    (stub,) = below(patient, "tensorrt_llm_0_0")
+    send(stub, signal.SIGKILL)
+    eventually(lambda: "tensorrt_llm" in patient.state.reloads or "leaf" in patient.state.restarts, patient)
+    eventually(lambda: chats(patient), patient)
+
+
+def test_a_killed_triton_is_restarted_on_the_same_ports(patient: Any) -> None:
+    before = patient.zoo_http
+    (triton,) = below(patient, "--http-port=" + before.rpartition(":")[2])
+    stubs = below(patient, "zooserve-") and descendants([triton.pid], process_table())
+    send(triton, signal.SIGKILL)
+    eventually(lambda: patient.state.restarts.get("zoo") == 1, patient)
+    eventually(lambda: embeds(patient), patient)
+    assert patient.zoo_http == before
+    assert "zoo: restarting: tritonserver ended by itself (signal 9)" in log_of(patient)
+    assert not stubs & descendants([patient.state.pid], process_table())
+
+
+def test_a_hung_triton_is_restarted(patient: Any) -> None:
+    (triton,) = below(patient, "--http-port=" + patient.leaf_http.rpartition(":")[2])
+    restarts = patient.state.restarts.get("leaf", 0)
+    send(triton, signal.SIGSTOP)
+    eventually(lambda: patient.state.restarts.get("leaf") == restarts + 1, patient)
+    eventually(lambda: chats(patient), patient)
+    assert "2 times in a row" in log_of(patient)
+
+
+def test_a_dead_raylet_brings_the_router_up_anew(patient: Any) -> None:
+    (raylet,) = below(patient, "/raylet ")
+    send(raylet, signal.SIGKILL)
+    eventually(lambda: patient.state.restarts.get("router", 0) >= 1, patient)
+    eventually(lambda: embeds(patient) and chats(patient), patient)
+    assert "router: restarting: " in log_of(patient)
+
+
+def test_a_dead_replica_is_told_in_json_meanwhile(patient: Any) -> None:
+    (replica,) = (p for p in descendants([patient.state.pid], process_table()) if "ServeReplica" in command_of(p.pid))
+    send(replica, signal.SIGKILL)
+    seen = set()
+
+    def back() -> bool:
+        try:
+            answer = httpx.get(f"{patient.url}/v1/models", timeout=10)
+        except httpx.HTTPError:
+            return False
+        seen.add(answer.status_code)
+        return answer.status_code == 200 and answer.headers["content-type"].startswith("application/json")
+
+    eventually(back, patient)
+    assert seen <= {200, 503}
+
+
+def test_a_second_up_refuses_and_names_the_first(patient: Any) -> None:
+    for arguments in (["up"], ["up", "--detach"]):
+        second = patient.zooserve(*arguments)
+        assert second.returncode == 1
+        assert f"process {patient.state.pid}" in second.stderr
+        assert "Traceback" not in second.stderr
+
+
+def test_a_taken_port_is_told_with_its_owner(platform_factory: Callable[..., Any]) -> None:
+    port = free_ports(1)[0]
+    program = f"import http.server as h; h.ThreadingHTTPServer(('127.0.0.1', {port}), h.BaseHTTPRequestHandler).serve_forever()"
+    owner = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        platform = platform_factory(ZOOSERVE_ZOO__HTTP_PORT=str(port))
+        eventually(lambda: answers(port), platform)
+        done = platform.zooserve("up")
+        assert done.returncode == 1
+        assert f"Port {port}" in done.stderr
+        assert f"process {owner.pid}" in done.stderr
+        assert "http.server" in done.stderr
+        assert "ZOOSERVE_ZOO__HTTP_PORT" in done.stderr
+        assert "Traceback" not in done.stderr
+    finally:
+        owner.kill()
+        owner.wait()
+
+
+def answers(port: int) -> bool:
+    try:
+        httpx.get(f"http://127.0.0.1:{port}", timeout=1)
+    except httpx.ConnectError:
+        return False
+    return True
