@@ -8,9 +8,10 @@ catalogue: a name that a client made up is counted under `unknown`.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 __all__ = ["CONTENT_TYPE", "UNKNOWN_MODEL", "RouterMetrics"]
 
@@ -110,6 +111,15 @@ class RouterMetrics:
         folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         if folder is None:
             return generate_latest(self._registry)
+        _forget_the_dead(Path(folder))
         whole = CollectorRegistry()
         MultiProcessCollector(whole, path=folder)  # type: ignore[no-untyped-call]
         return generate_latest(whole)
+
+
+def _forget_the_dead(folder: Path) -> None:
+    """Drop the gauges of replicas that are gone: what a killed one had in flight would count for ever."""
+    for file in folder.glob("gauge_live*_*.db"):
+        pid = file.stem.rpartition("_")[2]
+        if not Path("/proc", pid).exists():
+            mark_process_dead(int(pid), str(folder))  # type: ignore[no-untyped-call]

@@ -35,9 +35,10 @@ class Inference:
 class ZooBackend:
     """One Triton server's HTTP endpoint."""
 
-    def __init__(self, pool: ConnectionPool, rng: random.Random) -> None:
+    def __init__(self, pool: ConnectionPool, rng: random.Random, grace_s: float = _GRACE_S) -> None:
         self._pool = pool
         self._rng = rng
+        self._grace_s = grace_s
 
     async def infer(self, wanted: Inference) -> InferenceAnswer:
         """Run one inference. Raises Overloaded, DeadlineExceeded, BackendUnavailable or BackendFailed."""
@@ -61,7 +62,7 @@ class ZooBackend:
     ) -> RawAnswer:
         """One exchange; a second try if Triton could not be reached or had closed a kept connection."""
         with translated_errors(path):
-            async with asyncio.timeout(timeout_s + _GRACE_S):
+            async with asyncio.timeout(timeout_s + self._grace_s):
                 try:
                     return await self._pool.exchange(method, path, headers, body)
                 except (ConnectionRefusedError, Unanswered):

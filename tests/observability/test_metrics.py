@@ -1,0 +1,76 @@
+"""The metric vocabulary, alone and over several processes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from zooserve_observability.metrics import RouterMetrics
+
+NAMES = {
+    "zooserve_refused",
+    "zooserve_request_duration_seconds",
+    "zooserve_requests",
+    "zooserve_requests_in_flight",
+    "zooserve_time_to_first_token_seconds",
+    "zooserve_tokens",
+    "zooserve_wasted_tokens",
+}
+
+REPLICA = """
+import os
+from prometheus_client import CollectorRegistry
+from zooserve_observability.metrics import RouterMetrics
+metrics = RouterMetrics(CollectorRegistry())
+metrics.ended("embed", "1", "interactive", "ok", 0.01)
+with metrics.flying():
+    print(metrics.exposition().decode(), flush=True)
+    os._exit(0)  # dies with a request in flight, as by kill -9
+"""
+
+
+def families(text: str) -> dict:
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def test_the_names_are_pinned():
+    found = families(RouterMetrics(CollectorRegistry()).exposition().decode())
+    assert {name for name in found if not name.endswith("_created")} == NAMES
+
+
+def test_two_routers_in_one_process_do_not_collide():
+    first, second = RouterMetrics(CollectorRegistry()), RouterMetrics(CollectorRegistry())
+    first.ended("embed", "1", "bulk", "ok", 0.1)
+    assert b'model="embed"' in first.exposition()
+    assert b'model="embed"' not in second.exposition()
+
+
+def test_in_flight_comes_back_down_after_a_failure():
+    metrics = RouterMetrics(CollectorRegistry())
+    try:
+        with metrics.flying():
+            assert b"zooserve_requests_in_flight 1.0" in metrics.exposition()
+            raise ZeroDivisionError
+    except ZeroDivisionError:
+        assert b"zooserve_requests_in_flight 0.0" in metrics.exposition()
+
+
+def test_tokens_are_counted_by_direction_and_none_makes_no_series():
+    metrics = RouterMetrics(CollectorRegistry())
+    metrics.read_and_wrote("chat", "1", "interactive", 5, 0)
+    text = metrics.exposition().decode()
+    assert 'direction="input",model="chat",version="1"} 5.0' in text
+    assert 'direction="output"' not in text
+
+
+def test_every_replicas_exposition_holds_the_sum_of_all_also_of_one_that_is_gone(tmp_path: Path):
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    for replicas in (1, 2):
+        run = subprocess.run(
+            [sys.executable, "-c", REPLICA], env=environment, capture_output=True, text=True, check=True
+        )
+        assert f'outcome="ok",version="1"}} {replicas}.0' in run.stdout
+        assert "zooserve_requests_in_flight 1.0" in run.stdout
