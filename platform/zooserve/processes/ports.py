@@ -49,5 +49,5 @@ def owner_of(port: int) -> int | None:
 
 def _describe(pid: int | None) -> str:
     if pid is None:
-        return "a process of another user"
+        return "a process that this user may not see"
     return f"process {pid}: {command_of(pid)[:200]}"

@@ -1,0 +1,220 @@
+"""The watch over a Triton that is played by a transport: what a look finds, and the remedy it asks for."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+
+import httpx
+import pytest
+
+from zooserve.settings import WatchSettings
+from zooserve.triton.server import Addresses
+from zooserve.triton.watch import Reload, Restart, Watch, backoff_s, chat_probe, sick_model, text_probe
+
+SICK = "in ensemble 'embed', Stub process 'embed_encoder_0_0' is not healthy."
+
+
+class Server:
+    """The two things that a watch wants of a server."""
+
+    addresses = Addresses("triton", 1, 2, 3)
+
+    def __init__(self) -> None:
+        self.pid: int | None = 1
+        self.exit_code: int | None = None
+
+
+class Triton:
+    """Answers as Triton does; `answers` maps a model to how it answers."""
+
+    def __init__(self) -> None:
+        self.counts = {"embed": 0, "rerank": 0}
+        self.asked: list[str] = []
+        self.answers: dict[str, Callable[[], httpx.Response]] = {}
+        self.silent = False
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        if self.silent:
+            raise httpx.ReadTimeout("silent", request=request)
+        if request.url.path == "/v2/models/stats":
+            stats = [
+                {"name": name, "inference_stats": {"success": {"count": count}}} for name, count in self.counts.items()
+            ]
+            return httpx.Response(200, json={"model_stats": stats})
+        self.asked.append(request.url.path)
+        model = request.url.path.split("/")[3]
+        if model in self.answers:
+            return self.answers[model]()
+        self.counts[model] = self.counts.get(model, 0) + 1
+        return httpx.Response(200, json={})
+
+
+def failing(text: str) -> Callable[[], httpx.Response]:
+    return lambda: httpx.Response(500, json={"error": text})
+
+
+def late() -> httpx.Response:
+    raise httpx.ReadTimeout("late")
+
+
+@pytest.fixture
+def triton() -> Triton:
+    return Triton()
+
+
+@pytest.fixture
+async def http(triton: Triton) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(transport=httpx.MockTransport(triton)) as client:
+        yield client
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def watch(server: Server) -> Watch:
+    return Watch(server, [text_probe("embed"), text_probe("rerank", rows=2)], WatchSettings(patience=3))
+
+
+async def test_every_model_is_asked_and_nothing_is_done_about_the_well(
+    watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    assert await watch.look(http) == []
+    assert triton.asked == ["/v2/models/embed/infer", "/v2/models/rerank/infer"]
+
+
+async def test_a_model_that_answered_somebody_is_not_probed(
+    watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    await watch.look(http)
+    triton.asked.clear()
+    triton.counts["embed"] += 1
+    assert await watch.look(http) == []
+    assert triton.asked == ["/v2/models/rerank/infer"]
+
+
+async def test_our_own_probe_does_not_count_as_somebody(watch: Watch, http: httpx.AsyncClient, triton: Triton) -> None:
+    await watch.look(http)
+    triton.asked.clear()
+    await watch.look(http)
+    assert len(triton.asked) == 2
+
+
+async def test_a_sick_stub_of_a_member_has_the_member_reloaded(
+    watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    triton.answers["embed"] = failing(SICK)
+    (remedy,) = await watch.look(http)
+    assert isinstance(remedy, Reload)
+    assert remedy.model == "embed_encoder"
+    assert SICK in remedy.cause
+    assert "embed" in watch.faults
+
+
+async def test_a_member_shared_by_two_ensembles_is_reloaded_once(
+    watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    triton.answers = {"embed": failing(SICK), "rerank": failing(SICK)}
+    assert len(await watch.look(http)) == 1
+
+
+async def test_another_failure_is_told_and_not_treated(watch: Watch, http: httpx.AsyncClient, triton: Triton) -> None:
+    triton.answers["embed"] = failing("out of luck")
+    assert await watch.look(http) == []
+    assert watch.faults == {"embed": '500: {"error":"out of luck"}'}
+    del triton.answers["embed"]
+    await watch.look(http)
+    assert watch.faults == {}
+
+
+async def test_a_model_that_is_late_too_often_has_the_server_restarted(
+    watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    triton.answers["embed"] = late
+    assert await watch.look(http) == []
+    assert await watch.look(http) == []
+    (remedy,) = await watch.look(http)
+    assert isinstance(remedy, Restart)
+    assert remedy.cause.startswith("embed: no answer within 15 s")
+    assert remedy.cause.endswith("3 times in a row")
+
+
+async def test_lateness_is_forgiven_when_the_model_answers_anybody(
+    watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    triton.answers["embed"] = late
+    for _ in range(5):
+        assert await watch.look(http) == []
+        assert await watch.look(http) == []
+        triton.counts["embed"] += 1
+        assert await watch.look(http) == []
+
+
+async def test_a_server_that_does_not_answer_at_all_is_restarted(
+    watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    triton.silent = True
+    assert await watch.look(http) == []
+    assert await watch.look(http) == []
+    (remedy,) = await watch.look(http)
+    assert isinstance(remedy, Restart)
+
+
+async def test_a_server_that_is_gone_is_restarted_at_once(
+    watch: Watch, http: httpx.AsyncClient, server: Server
+) -> None:
+    server.pid, server.exit_code = None, -9
+    assert await watch.look(http) == [Restart("tritonserver ended by itself (signal 9)")]
+
+
+async def test_a_restarted_server_starts_from_nothing(watch: Watch, http: httpx.AsyncClient, triton: Triton) -> None:
+    triton.counts["embed"] = 1000
+    await watch.look(http)
+    watch.forget()
+    triton.counts["embed"] = 0
+    triton.asked.clear()
+    triton.answers["embed"] = failing(SICK)
+    assert [type(remedy) for remedy in await watch.look(http)] == [Reload]
+
+
+async def test_a_reload_unloads_first(watch: Watch, http: httpx.AsyncClient, triton: Triton) -> None:
+    triton.answers["models"] = lambda: httpx.Response(200)
+    assert await watch.reload(http, "embed_encoder") == ""
+    assert [path.rpartition("/")[2] for path in triton.asked] == ["unload", "load"]
+
+
+async def test_a_failure_inside_an_event_stream_is_a_failure(
+    server: Server, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    event = 'data: {"error":"Stub process \'tensorrt_llm_0_0\' is not healthy."}\n\n'
+    triton.answers["tensorrt_llm"] = lambda: httpx.Response(200, text=event)
+    watch = Watch(server, [chat_probe("tensorrt_llm")], WatchSettings())
+    (remedy,) = await watch.look(http)
+    assert isinstance(remedy, Reload)
+    assert remedy.model == "tensorrt_llm"
+
+
+@pytest.mark.parametrize(
+    ("error", "model"),
+    [
+        (SICK, "embed_encoder"),
+        ("Stub process 'classify_0_12' is not healthy.", "classify"),
+        ("Stub process 'odd_1_name' is not healthy.", "odd_1_name"),
+        ("Request timeout expired", None),
+    ],
+)
+def test_the_sick_model_is_read_from_the_error(error: str, model: str | None) -> None:
+    assert sick_model(error) == model
+
+
+def test_the_backoff_doubles_up_to_its_bound() -> None:
+    settings = WatchSettings(backoff_s=1, longest_backoff_s=10)
+    assert [backoff_s(settings, remedies) for remedies in range(7)] == [0, 1, 2, 4, 8, 10, 10]
+    assert backoff_s(settings, 10_000) == 10
+
+
+def test_probes_are_small() -> None:
+    assert len(json.dumps(text_probe("embed").body)) < 200
+    assert text_probe("rerank", rows=2).body["inputs"][0]["shape"] == [2, 1]
+    assert chat_probe("tensorrt_llm").body["sampling_param_max_tokens"] == 1
