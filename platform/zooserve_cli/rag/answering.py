@@ -10,9 +10,9 @@ from zooserve_cli.rag.store import Hit, Store
 
 __all__ = ["Answer", "Cited", "Listener", "answer"]
 
-_FOUND = 24
+_FOUND = 16
 _CITED = 3
-_MAX_TOKENS = 160
+_MAX_TOKENS = 128
 _INSTRUCTION = (
     "You answer questions about Python. Use only the numbered passages. Answer in two or three sentences. "
     "If the passages do not hold the answer, say so."
