@@ -63,9 +63,9 @@ class Spoken:
 class Api:
     """Asks the router at `base_url`. Raises NotRunning when nobody answers there, BackendFailed for its refusals."""
 
-    def __init__(self, base_url: str) -> None:
+    def __init__(self, base_url: str, transport: httpx.BaseTransport | None = None) -> None:
         self.base_url = base_url.rstrip("/")
-        self._http = httpx.Client(base_url=self.base_url, timeout=_TIMEOUT_S)
+        self._http = httpx.Client(base_url=self.base_url, timeout=_TIMEOUT_S, transport=transport)
 
     def close(self) -> None:
         """Close the connections."""
