@@ -74,18 +74,20 @@ def llama_ids(placed, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[i
     return ids
 
 
-def test_ids_equal_llama_cpp_over_many_texts(llama_ids, placed) -> None:
+@pytest.fixture
+def tokenizer(placed) -> Any:
+    """The tokenizer that is built from the placed model, by the code as it is now."""
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(placed("leaf/tensorrt_llm/1/tokenizer.json")))
+    return Tokenizer.from_str(build({"model.gguf": placed("leaf/tensorrt_llm/1/model.gguf")}).decode())
+
+
+def test_ids_equal_llama_cpp_over_many_texts(llama_ids, tokenizer) -> None:
     differing = [text for text in texts() if tokenizer.encode(text).ids != llama_ids(text)]
     assert differing == []
 
 
-def test_decoding_gives_the_text_back(placed) -> None:
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(placed("leaf/tensorrt_llm/1/tokenizer.json")))
+def test_decoding_gives_the_text_back(tokenizer) -> None:
     for text in texts():
         assert tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False) == text
 
@@ -109,9 +111,9 @@ def gguf(entries: dict[str, Any]) -> bytes:
 SMALL = {
     "tokenizer.ggml.model": "gpt2",
     "tokenizer.ggml.pre": "smollm",
-    "tokenizer.ggml.tokens": ["<|end|>", "a", "b", "1", "ab", "Ġ"],
-    "tokenizer.ggml.token_type": [3, 1, 1, 1, 1, 1],
-    "tokenizer.ggml.merges": ["a b"],
+    "tokenizer.ggml.tokens": ["<|end|>", "a", "b", "1", "ab", "Ġ", "11"],
+    "tokenizer.ggml.token_type": [3, 1, 1, 1, 1, 1, 1],
+    "tokenizer.ggml.merges": ["a b", "1 1"],
     "tokenizer.chat_template": "{{ messages }} ünïcode",
 }
 

@@ -14,9 +14,10 @@ def test_the_graph_is_the_logistic_function_of_the_weighted_sum(tmp_path: Path, 
     file = tmp_path / "injection.json"
     file.write_text(json.dumps(head))
     vectors = rng.normal(size=(9, 16)).astype(np.float32)
-    chances = run_graph(build({"injection.json": file}), sentence_embedding=vectors)["injection_probability"]
+    outputs = run_graph(build({"injection.json": file}), sentence_embedding=vectors)
     expected = 1 / (1 + np.exp(-(vectors @ np.array(head["weights"]) + head["bias"])))
-    np.testing.assert_allclose(chances, expected[:, None], atol=1e-6)
+    np.testing.assert_allclose(outputs["injection_probability"], expected[:, None], atol=1e-6)
+    assert np.array_equal(outputs["embedding"], vectors), "what goes in comes out again, for callers of an ensemble"
 
 
 def test_the_committed_head_says_what_it_was_trained_on_and_how_good_it_is() -> None:
