@@ -14,7 +14,7 @@ from typing import Any
 
 import triton_python_backend_utils as pb_utils
 from onnx_batches import Array, Arrays, BadTensor, Failure, Job, Result, run_jobs
-from onnx_contract import check_contract, declared_tensors, numpy_types
+from onnx_contract import check_contract, declared_tensors
 from onnx_session import (
     ModelUnusable,
     SessionSettings,
@@ -71,7 +71,6 @@ class TritonPythonModel:
         self._batched = int(config["max_batch_size"]) > 0
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         check_contract(config, inputs, outputs, batched=self._batched)
-        numpy_types(inputs)
         self._inputs = tuple(entry["name"] for entry in config["input"])
         self._run_rows = settings.run_rows if self._batched else 0
         self._run_options = run_options(settings)

@@ -3,27 +3,26 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-import numpy as np
 from onnx_session import ModelUnusable
 
-__all__ = ["check_contract", "declared_tensors", "numpy_types"]
+__all__ = ["check_contract", "declared_tensors"]
 
-# ONNX Runtime's name of a tensor type, Triton's, numpy's.
-TYPES: tuple[tuple[str, str, type[Any]], ...] = (
-    ("tensor(bool)", "TYPE_BOOL", np.bool_),
-    ("tensor(uint8)", "TYPE_UINT8", np.uint8),
-    ("tensor(uint16)", "TYPE_UINT16", np.uint16),
-    ("tensor(uint32)", "TYPE_UINT32", np.uint32),
-    ("tensor(uint64)", "TYPE_UINT64", np.uint64),
-    ("tensor(int8)", "TYPE_INT8", np.int8),
-    ("tensor(int16)", "TYPE_INT16", np.int16),
-    ("tensor(int32)", "TYPE_INT32", np.int32),
-    ("tensor(int64)", "TYPE_INT64", np.int64),
-    ("tensor(float16)", "TYPE_FP16", np.float16),
-    ("tensor(float)", "TYPE_FP32", np.float32),
-    ("tensor(double)", "TYPE_FP64", np.float64),
-    ("tensor(string)", "TYPE_STRING", np.object_),
-)
+# ONNX Runtime's name of a tensor type, and Triton's.
+TYPES = {
+    "tensor(bool)": "TYPE_BOOL",
+    "tensor(uint8)": "TYPE_UINT8",
+    "tensor(uint16)": "TYPE_UINT16",
+    "tensor(uint32)": "TYPE_UINT32",
+    "tensor(uint64)": "TYPE_UINT64",
+    "tensor(int8)": "TYPE_INT8",
+    "tensor(int16)": "TYPE_INT16",
+    "tensor(int32)": "TYPE_INT32",
+    "tensor(int64)": "TYPE_INT64",
+    "tensor(float16)": "TYPE_FP16",
+    "tensor(float)": "TYPE_FP32",
+    "tensor(double)": "TYPE_FP64",
+    "tensor(string)": "TYPE_STRING",
+}
 
 
 class Tensor(Protocol):
@@ -57,12 +56,6 @@ def declared_tensors(tensors: Iterable[Tensor], *, batched: bool) -> list[dict[s
     ]
 
 
-def numpy_types(tensors: Iterable[Tensor]) -> dict[str, type[Any]]:
-    """numpy's type of each tensor."""
-    known = {name: numpy for name, _, numpy in TYPES}
-    return {tensor.name: known[tensor.type] for tensor in tensors}
-
-
 def _check_one(kind: str, entry: Mapping[str, Any], tensors: Sequence[Tensor], *, batched: bool) -> None:
     name = entry["name"]
     found = next((tensor for tensor in tensors if tensor.name == name), None)
@@ -87,9 +80,8 @@ def _fit(declared: Sequence[int], found: Sequence[int]) -> bool:
 
 
 def _triton_type(tensor: Tensor) -> str:
-    for onnx, triton, _ in TYPES:
-        if onnx == tensor.type:
-            return triton
+    if tensor.type in TYPES:
+        return TYPES[tensor.type]
     raise ModelUnusable(f"{tensor.name} is a {tensor.type}, which Triton cannot carry")
 
 
