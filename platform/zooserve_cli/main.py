@@ -1,16 +1,16 @@
 """The `zooserve` command: its subcommands, and how an error is told. Each subcommand imports what it needs."""
 
 import sys
-from contextlib import suppress
-from importlib import import_module
 
 import typer
 from pydantic import ValidationError
 
 from zooserve.catalogue import CatalogueError
 from zooserve.errors import ZooserveError
+from zooserve_cli.demo import demo
 from zooserve_cli.doctor import doctor
 from zooserve_cli.down import down
+from zooserve_cli.export import export
 from zooserve_cli.fetch import fetch
 from zooserve_cli.logs import logs
 from zooserve_cli.models import models
@@ -25,14 +25,11 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    # Plain help: importing what draws the boxes costs more than everything else together.
+    rich_markup_mode=None,
 )
-for command in (up, down, status, doctor, fetch, models, logs):
+for command in (up, down, status, doctor, fetch, export, models, logs, demo):
     app.command()(command)
-
-
-for name in ("export", "demo"):
-    with suppress(ImportError):
-        app.command()(getattr(import_module(f"zooserve_cli.{name}"), name))
 
 
 def run() -> None:
