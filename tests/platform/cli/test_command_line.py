@@ -1,0 +1,135 @@
+"""The command as a user meets it, where no platform runs."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+Zooserve = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def zooserve(tmp_path: Path) -> Zooserve:
+    def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        own = {"ZOOSERVE_STATE_DIR": str(tmp_path / "state"), "ZOOSERVE_CACHE_DIR": str(tmp_path / "cache")}
+        return subprocess.run(
+            [sys.executable, "-m", "zooserve_cli", *arguments],
+            env={**os.environ, **own, **environment},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+def test_help_names_every_command(zooserve: Zooserve) -> None:
+    told = zooserve("--help").stdout
+    for command in ("up", "down", "status", "doctor", "fetch", "export", "models", "logs", "demo"):
+        assert f" {command} " in told
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys; from typer.testing import CliRunner; from zooserve_cli.main import app;"
+        "assert CliRunner().invoke(app, ['--help']).exit_code == 0; print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert not loaded & {"ray", "torch", "onnx", "onnxruntime", "tokenizers", "numpy", "xllamacpp", "tritonclient"}
+    assert not loaded & {"fastapi", "httpx", "prometheus_client", "qdrant_client", "psutil", "ruamel"}
+
+
+def test_down_without_a_platform_is_no_error_and_makes_no_folder(zooserve: Zooserve, tmp_path: Path) -> None:
+    done = zooserve("down")
+    assert done.returncode == 0
+    assert "Nothing runs" in done.stdout
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["status", "--json"]])
+def test_status_without_a_platform_is_one_line_and_exit_code_1(zooserve: Zooserve, arguments: list[str]) -> None:
+    done = zooserve(*arguments)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "zooserve up" in done.stderr
+
+
+def test_wrong_usage_is_exit_code_2(zooserve: Zooserve) -> None:
+    assert zooserve("up", "--sideways").returncode == 2
+    assert zooserve("logs", "nobody").returncode == 2
+
+
+def test_models_without_a_platform_come_from_the_catalogue(zooserve: Zooserve) -> None:
+    models = json.loads(zooserve("models", "--json").stdout)
+    assert {"embed", "chat"} <= {model["name"] for model in models}
+    assert all(model["ready"] is None for model in models)
+
+
+def test_a_setting_that_cannot_be_used_is_named(zooserve: Zooserve) -> None:
+    done = zooserve("models", ZOOSERVE_PORT="eighty")
+    assert done.returncode == 1
+    assert "ZOOSERVE_PORT" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_nested_setting_that_cannot_be_used_is_named(zooserve: Zooserve) -> None:
+    done = zooserve("models", ZOOSERVE_ZOO__HTTP_PORT="0")
+    assert "ZOOSERVE_ZOO__HTTP_PORT" in done.stderr
+
+
+def test_a_missing_catalogue_is_one_line(zooserve: Zooserve, tmp_path: Path) -> None:
+    done = zooserve("models", ZOOSERVE_CATALOGUE=str(tmp_path / "none.yaml"))
+    assert done.returncode == 1
+    assert "none.yaml" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_doctor_tells_what_is_missing_and_how_to_mend_it(zooserve: Zooserve, tmp_path: Path) -> None:
+    done = zooserve("doctor", "--json", ZOOSERVE_REPOSITORY=str(tmp_path))
+    assert done.returncode == 1
+    checks = {check["name"]: check for check in json.loads(done.stdout)}
+    assert not checks["weights"]["ok"]
+    assert "zooserve fetch" in checks["weights"]["mend"]
+    assert checks["Python"]["ok"]
+    assert checks["tritonserver"]["ok"]
+    assert checks["shared libpython"]["ok"]
+
+
+def test_logs_prints_the_end(zooserve: Zooserve, tmp_path: Path) -> None:
+    logs = tmp_path / "state" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "zoo.log").write_text("".join(f"line {number}\n" for number in range(100)))
+    assert zooserve("logs", "zoo", "-n", "2").stdout == "line 98\nline 99\n"
+
+
+def test_logs_follows_what_is_added(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    file = logs / "zoo.log"
+    file.write_text("old\n")
+    follower = subprocess.Popen(
+        [sys.executable, "-m", "zooserve_cli", "logs", "zoo", "-f"],
+        env={**os.environ, "ZOOSERVE_STATE_DIR": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    try:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "old\n"
+        with file.open("a") as log:
+            log.write("new\n")
+        assert follower.stdout.readline() == "new\n"
+    finally:
+        follower.kill()
+        follower.communicate()
