@@ -3,6 +3,7 @@
 A request passes: execute -> zooserve.leaf.call (what it asks) -> zooserve.leaf.engine (its thread answers) -> Reply.
 """
 
+import faulthandler
 import logging
 import os
 import threading
@@ -23,6 +24,7 @@ from zooserve.leaf.metrics import FAMILIES, Family, gauges
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _SAMPLE_PERIOD_S = 0.25
 _SERVER_CHECK_PERIOD_S = 0.5
+_FROZEN_AFTER_S = 10
 
 _log = logging.getLogger("leaf")
 
@@ -35,11 +37,11 @@ class TritonPythonModel:
         logging.basicConfig(level=logging.INFO, format="leaf %(levelname)s %(name)s: %(message)s")
         settings = load_engine_settings(Path(args["model_repository"]) / args["model_version"] / "model.yaml")
         self._tokens_per_block = settings.tokens_per_block
-        threading.Thread(target=_end_with_server, args=(os.getppid(),), name="server-watch", daemon=True).start()
         llama = Llama(settings)
         self._engine = Engine(settings, llama)
         self._running = RunningIds(self._engine)
         self._sampler = MetricSampler(self._engine, llama, settings.tokens_per_block, args)
+        threading.Thread(target=_end_with_server, args=(os.getppid(),), name="server-watch", daemon=True).start()
 
     def execute(self, requests: list[Any]) -> None:
         """Hand each request to the engine; answers go through the requests' senders."""
@@ -161,14 +163,20 @@ class MetricSampler:
 
     def _sample(self) -> None:
         series = self._series()
+        known: dict[tuple[str, str], float] = {}
         while not self._closing.is_set():
             try:
-                values = gauges(self._engine.usage(), self._llama.cached_tokens(), self._tokens_per_block)
-                for key, value in values.items():
-                    series[key].set(value)
+                for key, value in self._values().items():
+                    if known.get(key) != value:
+                        series[key].set(value)
+                        known[key] = value
             except Exception:  # a missed sample is not worth the thread
                 _log.exception("metrics could not be sampled")
             self._closing.wait(_SAMPLE_PERIOD_S)
+
+    def _values(self) -> dict[tuple[str, str], float]:
+        cached = self._llama.cached_tokens()  # may wait for an engine step, so before what must be fresh
+        return gauges(self._engine.usage(), cached, self._tokens_per_block)
 
     def _series(self) -> dict[tuple[str, str], Any]:
         return {
@@ -183,9 +191,15 @@ def _gauges_of(name: str, family: Family) -> Any:
 
 
 def _end_with_server(server_pid: int) -> None:
-    """End this process once its server is gone: a stub of a killed server goes on decoding for nobody, for ever."""
+    """End this process once its server is gone: a stub of a killed server goes on decoding for nobody, for ever.
+
+    An update of a metric waits for the server with the GIL held, for a dead one for ever: then this loop does not run
+    either (seen at 3 of 4 kills). faulthandler's timer needs no GIL; it ends a process that has not run Python for so
+    long, and shows where it stood.
+    """
     pause = threading.Event()
     while os.getppid() == server_pid:
+        faulthandler.dump_traceback_later(_FROZEN_AFTER_S, exit=True)
         pause.wait(_SERVER_CHECK_PERIOD_S)
     os._exit(1)
 
