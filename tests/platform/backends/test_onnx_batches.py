@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx_batches import Arrays, BadTensor, Failure, Job, run_jobs
+from onnx_batches import Arrays, BadTensor, Failure, Job, Result, Run, grouped, run_group
 
 SHAPES = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5)), min_size=1, max_size=8)
 
@@ -20,6 +20,15 @@ class Doubler:
         if (inputs["x"] < 0).any():
             raise BadTensor("negative")
         return [inputs["x"] * 2 if name == "doubled" else inputs["x"] for name in wanted]
+
+
+def run_jobs(jobs: list[Job], run: Run, *, batched: bool = True, run_rows: int = 0) -> list[tuple[int, Result]]:
+    """As the backend does: group after group."""
+    return [
+        pair
+        for group in grouped(jobs, batched=batched)
+        for pair in zip(group, run_group([jobs[index] for index in group], run, run_rows), strict=True)
+    ]
 
 
 def job(*rows: Sequence[float], outputs: tuple[str, ...] = ("doubled",)) -> Job:

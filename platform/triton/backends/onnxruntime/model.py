@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
-from onnx_batches import Array, Arrays, BadTensor, Failure, Job, Result, run_jobs
+from onnx_batches import Array, Arrays, BadTensor, Failure, Job, Result, grouped, run_group
 from onnx_contract import check_contract, declared_tensors
 from onnx_session import (
     ModelUnusable,
@@ -25,6 +25,8 @@ from onnx_session import (
     set_niceness,
 )
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 class TritonPythonModel:
@@ -47,7 +49,6 @@ class TritonPythonModel:
     def initialize(self, args: dict[str, str]) -> None:
         """Open the version's file and hold it against the configuration."""
         self._name = f"{args['model_name']} version {args['model_version']}"
-        self._families: list[Any] = []
         self._labels = {"model": args["model_name"], "version": args["model_version"]}
         config = json.loads(args["model_config"])
         device_id = int(args["model_instance_device_id"]) if args["model_instance_kind"] == "GPU" else None
@@ -56,12 +57,24 @@ class TritonPythonModel:
         except ModelUnusable as exc:
             raise pb_utils.TritonModelException(f"{self._name}: {exc}") from exc
 
-    def execute(self, requests: Sequence[Any]) -> None:
-        """Answer each request as soon as its group ran: a short text does not wait for the long ones of its batch."""
-        waiting = [request for request in requests if not self._dropped(request)]
-        jobs = [self._job(request) for request in waiting]
-        for index, result in run_jobs(jobs, self._run, batched=self._batched, run_rows=self._run_rows):
-            self._answer(waiting[index], self._response(result))
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        """The answers of the last group that ran; those of groups before it have left as soon as they were there.
+
+        So a short text does not wait for the long ones of its call, and a call of one shape pays no extra message.
+        """
+        answers: list[Any] = [self._dropped() if request.is_cancelled() else None for request in requests]
+        waiting = [index for index, answer in enumerate(answers) if answer is None]
+        jobs = [self._job(requests[index]) for index in waiting]
+        groups = grouped(jobs, batched=self._batched)
+        for number, group in enumerate(groups, start=1):
+            results = run_group([jobs[place] for place in group], self._run, self._run_rows)
+            for place, result in zip(group, results, strict=True):
+                answer = self._answer(result)
+                if number == len(groups):
+                    answers[waiting[place]] = answer
+                else:
+                    requests[waiting[place]].get_response_sender().send(answer, flags=FINAL)
+        return answers
 
     def _open(self, folder: Path, config: dict[str, Any], device_id: int | None) -> None:
         settings = read_settings(config, device_id)
@@ -74,15 +87,16 @@ class TritonPythonModel:
         self._inputs = tuple(entry["name"] for entry in config["input"])
         self._run_rows = settings.run_rows if self._batched else 0
         self._run_options = run_options(settings)
-        self._runs = self._counter("zooserve_onnx_runs", "Runs of an ONNX Runtime session")
-        self._rows = self._counter("zooserve_onnx_rows", "Rows in them: Triton's own statistics count calls, not runs")
+        self._count_runs()
         pb_utils.Logger.log_info(f"{self._name}: {provider_names(settings.providers)}")
 
-    def _counter(self, name: str, description: str) -> Any:
-        family = pb_utils.MetricFamily(name=name, description=description, kind=pb_utils.MetricFamily.COUNTER)
-        # A metric whose family is garbage fails each update, and once took the whole server down.
-        self._families.append(family)
-        return family.Metric(labels=self._labels)
+    def _count_runs(self) -> None:
+        # Triton's statistics count calls: rows per run is its inference count over these. A metric whose family is
+        # garbage fails each update, and once took the whole server down: the family is kept.
+        self._family = pb_utils.MetricFamily(
+            name="zooserve_onnx_runs", description="Runs of ONNX Runtime", kind=pb_utils.MetricFamily.COUNTER
+        )
+        self._runs = self._family.Metric(labels=self._labels)
 
     def _job(self, request: Any) -> Job:
         inputs = {name: pb_utils.get_input_tensor_by_name(request, name).as_numpy() for name in self._inputs}
@@ -90,19 +104,15 @@ class TritonPythonModel:
 
     def _run(self, wanted: Sequence[str], inputs: Arrays) -> list[Array]:
         self._runs.increment(1)
-        self._rows.increment(len(next(iter(inputs.values()))))
         try:
             return list(self._session.run(list(wanted), dict(inputs), self._run_options))
         except InvalidArgument as exc:
             raise BadTensor(str(exc)) from exc
 
-    def _dropped(self, request: Any) -> bool:
-        if not request.is_cancelled():
-            return False
-        self._answer(request, self._error("the caller left before it ran", pb_utils.TritonError.CANCELLED))
-        return True
+    def _dropped(self) -> Any:
+        return self._error("the caller left before it ran", pb_utils.TritonError.CANCELLED)
 
-    def _response(self, result: Result) -> Any:
+    def _answer(self, result: Result) -> Any:
         if isinstance(result, Failure):
             kind = pb_utils.TritonError.INVALID_ARG if result.callers_fault else pb_utils.TritonError.INTERNAL
             return self._error(result.reason, kind)
@@ -110,9 +120,6 @@ class TritonPythonModel:
 
     def _error(self, reason: str, kind: Any) -> Any:
         return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"{self._name}: {reason}", kind))
-
-    def _answer(self, request: Any, response: Any) -> None:
-        request.get_response_sender().send(response, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
 
 def _file_name(config: dict[str, Any]) -> str:

@@ -1,13 +1,13 @@
 """Requests that came in one call, joined into as few runs as their shapes allow and split again."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Array", "Arrays", "BadTensor", "Failure", "Job", "Result", "run_jobs"]
+__all__ = ["Array", "Arrays", "BadTensor", "Failure", "Job", "Result", "Run", "grouped", "run_group"]
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -47,16 +47,8 @@ class Failure:
 Result = dict[str, Array] | Failure
 
 
-def run_jobs(jobs: Sequence[Job], run: Run, *, batched: bool = True, run_rows: int = 0) -> Iterator[tuple[int, Result]]:
-    """Each job's index and result, as soon as its group ran: equal shapes together, the small ones first.
-
-    A job that fails does so alone.
-    """
-    for group in _groups(jobs, batched=batched):
-        yield from zip(group, _run_group([jobs[index] for index in group], run, run_rows), strict=True)
-
-
-def _groups(jobs: Sequence[Job], *, batched: bool) -> list[list[int]]:
+def grouped(jobs: Sequence[Job], *, batched: bool = True) -> list[list[int]]:
+    """Indices of the jobs that may share a run, equal in shape; groups of small shapes first."""
     if not batched:
         return [[index] for index in range(len(jobs))]
     groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
@@ -65,14 +57,15 @@ def _groups(jobs: Sequence[Job], *, batched: bool) -> list[list[int]]:
     return [groups[shape] for shape in sorted(groups)]
 
 
-def _run_group(jobs: Sequence[Job], run: Run, run_rows: int) -> list[Result]:
+def run_group(jobs: Sequence[Job], run: Run, run_rows: int = 0) -> list[Result]:
+    """The result of each job of a group, run together in slices of `run_rows` (0: whole); a bad job fails alone."""
     try:
         return list(_run_together(jobs, run, run_rows))
     except Exception as exc:  # ONNX Runtime's errors share no base; whatever it is, it belongs to this group only
         if len(jobs) == 1:
             return [Failure(str(exc), isinstance(exc, BadTensor))]
     # One bad row (a token id outside the table, say) fails the whole run: find out whose it was.
-    return [result for job in jobs for result in _run_group([job], run, run_rows)]
+    return [result for job in jobs for result in run_group([job], run, run_rows)]
 
 
 def _run_together(jobs: Sequence[Job], run: Run, run_rows: int) -> list[dict[str, Array]]:
