@@ -39,8 +39,8 @@ class EngineSettings(BaseModel):
     """Prompt tokens per engine step: the smaller, the sooner a prefill notices its cancellation."""
     threads: int = Field(default=0, ge=0)
     """0: every core that this process may use."""
-    cache_ram_mib: int = Field(default=256, ge=0)
-    """Host memory for prompts of slots that were taken over."""
+    cache_ram_mib: int = Field(default=64, ge=0)
+    """Host memory for prompts of slots that were taken over: the process grows by it, then stays (0: flat at once)."""
     tokens_per_block: int = Field(default=32, gt=0)
     """The block in which KV figures are counted, TensorRT-LLM's default; llama.cpp itself has no blocks."""
     max_waiting: int = Field(default=256, ge=0)
