@@ -69,7 +69,7 @@ class Model(_Entry):
     encoder: Mapping[SloClass, str] | None = None
     """The Triton model that takes token ids, for callers who bring their own tokens."""
     tokenizer: str | None = None
-    """tokenizer.json, relative to the model repository; the router counts tokens with it."""
+    """tokenizer.json (classify: vocabulary.json), relative to the model repository: the router counts with it."""
     chat_template: str | None = None
     """Jinja template, relative to the model repository."""
     default_system_prompt: str | None = None

@@ -35,7 +35,7 @@ from zooserve_router.querying import QueryReader
 from zooserve_router.readiness import Readiness
 from zooserve_router.reranking import Reranker
 from zooserve_router.services import Services
-from zooserve_router.vocabulary import Vocabulary, load_vocabularies
+from zooserve_router.vocabulary import TokenCounter, Vocabulary, WordList, load_vocabularies, load_word_lists
 
 __all__ = ["Services", "bare_app", "create_app", "wired"]
 
@@ -102,6 +102,7 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
         settings,
         catalogue,
         load_vocabularies(catalogue, settings.repository),
+        load_word_lists(catalogue, settings.repository),
         load_chat_models(catalogue, settings.repository, settings.router.replicas),
         ZooBackend(pool, random.SystemRandom()),
         leaf,
@@ -116,14 +117,16 @@ def wired(
     settings: Settings,
     catalogue: Catalogue,
     vocabularies: Mapping[str, Vocabulary],
+    word_lists: Mapping[str, WordList],
     chats: Mapping[str, ChatModel],
     zoo: Zoo,
     leaf: Generator,
     metrics: RouterMetrics,
 ) -> Services:
     """The services over these two backends."""
+    counters: Mapping[str, TokenCounter] = {**vocabularies, **word_lists}
     probes = {
-        model.name: zoo_probe(model, zoo, vocabularies) if model.runs_on == "zoo" else chat_probe(model, chats, leaf)
+        model.name: zoo_probe(model, zoo, counters) if model.runs_on == "zoo" else chat_probe(model, chats, leaf)
         for model in catalogue
     }
     readiness = Readiness(catalogue, probes)
@@ -139,7 +142,7 @@ def wired(
         dispatch=dispatch,
         embedder=Embedder(dispatch, vocabularies, interactive),
         reranker=Reranker(dispatch, vocabularies, interactive),
-        classifier=Classifier(dispatch, interactive),
+        classifier=Classifier(dispatch, word_lists, interactive),
         query_reader=QueryReader(dispatch, vocabularies, interactive),
         chat=ChatService(chats, leaf, readiness, metrics),
     )

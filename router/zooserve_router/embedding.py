@@ -12,7 +12,7 @@ from zooserve.triton.tensors import InferenceAnswer
 from zooserve_router.chunks import text_chunks, token_chunks
 from zooserve_router.context import RequestContext
 from zooserve_router.dispatch import OUTPUTS, Job, ZooDispatch, scattered, slo_class_of, tokens_read
-from zooserve_router.vocabulary import Vocabulary, known_vocabulary, refuse_too_long
+from zooserve_router.vocabulary import Vocabulary, known, refuse_too_long
 
 __all__ = ["Embedder", "Embeddings", "TextInputs", "TokenInputs"]
 
@@ -53,7 +53,7 @@ class Embedder:
 
     async def embed(self, model: Model, inputs: TextInputs | TokenInputs, context: RequestContext) -> Embeddings:
         """The inputs' vectors, in their order. Raises InputTooLong or BadInput before anything is sent."""
-        vocabulary = known_vocabulary(self._vocabularies, model)
+        vocabulary = known(self._vocabularies, model)
         slo_class = slo_class_of(context, len(inputs.params), self._interactive_max_items)
         if isinstance(inputs, TextInputs):
             return await self._embed_texts(model, inputs, vocabulary, slo_class, context)
@@ -63,7 +63,7 @@ class Embedder:
         self, model: Model, inputs: TextInputs, vocabulary: Vocabulary, slo_class: SloClass, context: RequestContext
     ) -> Embeddings:
         await refuse_too_long(vocabulary, model, inputs.texts, inputs.params)
-        chunks = text_chunks(inputs.texts, model.limits.max_tokens, model.chunk_rows)
+        chunks = text_chunks(inputs.texts, model)
         job = Job(model, model.triton_model(slo_class), slo_class, OUTPUTS["embed"], chunks)
         answers = await self._dispatch.run(job, context)
         tokens = tokens_read(answers)
@@ -76,9 +76,7 @@ class Embedder:
         if encoder is None:
             raise Unsupported(f"{model.name} takes text only, no token ids.", param="input")
         rows = _framed(model, inputs, vocabulary)
-        job = Job(
-            model, encoder, slo_class, ("sentence_embedding",), token_chunks(rows, model.buckets, model.chunk_rows)
-        )
+        job = Job(model, encoder, slo_class, ("sentence_embedding",), token_chunks(rows, model))
         answers = await self._dispatch.run(job, context)
         return self._embeddings(job, answers, "sentence_embedding", sum(map(len, rows)), context)
 

@@ -10,7 +10,7 @@ from zooserve.triton.tensors import Tensor, text_tensor, token_tensor
 from zooserve_router.backends.zoo import Inference
 from zooserve_router.dispatch import OUTPUTS, Zoo
 from zooserve_router.readiness import Probe
-from zooserve_router.vocabulary import Vocabulary
+from zooserve_router.vocabulary import TokenCounter, known
 
 __all__ = ["inferences_proving", "zoo_probe"]
 
@@ -18,12 +18,12 @@ __all__ = ["inferences_proving", "zoo_probe"]
 _TIMEOUT_S = 30.0
 
 
-def zoo_probe(model: Model, zoo: Zoo, vocabularies: Mapping[str, Vocabulary]) -> Probe:
+def zoo_probe(model: Model, zoo: Zoo, counters: Mapping[str, TokenCounter]) -> Probe:
     """A probe that sends them all. It raises ServingError naming the bucket that failed."""
 
     async def probe() -> None:
-        if model.tokenizer is not None and model.name not in vocabularies:
-            raise BackendUnavailable(f"its tokenizer {model.tokenizer} is missing; run `zooserve fetch`")
+        if model.tokenizer is not None:
+            known(counters, model)
         for inference in inferences_proving(model):
             try:
                 await zoo.infer(inference)

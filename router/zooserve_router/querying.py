@@ -10,7 +10,7 @@ from zooserve.catalogue import Model
 from zooserve_router.chunks import text_chunks
 from zooserve_router.context import RequestContext
 from zooserve_router.dispatch import OUTPUTS, Job, ZooDispatch, scattered, slo_class_of, tokens_read
-from zooserve_router.vocabulary import Vocabulary, known_vocabulary, refuse_too_long
+from zooserve_router.vocabulary import Vocabulary, known, refuse_too_long
 
 __all__ = ["Queries", "QueryReader"]
 
@@ -36,9 +36,9 @@ class QueryReader:
 
     async def read(self, model: Model, texts: Sequence[str], params: Sequence[str], context: RequestContext) -> Queries:
         """What is known of each query, in their order. Raises InputTooLong, by the names in `params`."""
-        await refuse_too_long(known_vocabulary(self._vocabularies, model), model, texts, params)
+        await refuse_too_long(known(self._vocabularies, model), model, texts, params)
         slo_class = slo_class_of(context, len(texts), self._interactive_max_items)
-        chunks = text_chunks(texts, model.limits.max_tokens, model.chunk_rows)
+        chunks = text_chunks(texts, model)
         job = Job(model, model.triton_model(slo_class), slo_class, OUTPUTS["rag_query"], chunks)
         answers = await self._dispatch.run(job, context)
         context.record.input_tokens = tokens_read(answers)

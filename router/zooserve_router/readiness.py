@@ -32,7 +32,7 @@ class Readiness:
     def __init__(self, models: Iterable[Model], probes: Mapping[str, Probe]) -> None:
         self._models = {model.name: model for model in models}
         self._probes = probes
-        self._faults = dict.fromkeys(self._models, "not asked yet")
+        self._faults = dict.fromkeys(self._models, "its first inferences are still running")
         self._doubted = {name: asyncio.Event() for name in self._models}
         for doubted in self._doubted.values():
             doubted.set()

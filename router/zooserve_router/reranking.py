@@ -11,7 +11,7 @@ from zooserve.triton.tensors import text_tensor
 from zooserve_router.chunks import estimated_tokens, places_cut
 from zooserve_router.context import RequestContext
 from zooserve_router.dispatch import OUTPUTS, Chunk, Job, ZooDispatch, slo_class_of, tokens_read
-from zooserve_router.vocabulary import Vocabulary, known_vocabulary, refuse_too_long
+from zooserve_router.vocabulary import Vocabulary, known, refuse_too_long
 
 __all__ = ["RankedDocument", "Ranking", "RerankWork", "Reranker"]
 
@@ -60,11 +60,11 @@ class Reranker:
 
         A document beyond the model's length is read up to it. Raises InputTooLong for such a query.
         """
-        vocabulary = known_vocabulary(self._vocabularies, work.model)
+        vocabulary = known(self._vocabularies, work.model)
         await refuse_too_long(vocabulary, work.model, [work.query], ["query"])
-        documents = _cut_documents(work, vocabulary)
+        documents = await _cut_documents(work, vocabulary)
         slo_class = slo_class_of(context, len(documents), self._interactive_max_items)
-        chunks = rerank_chunks(work.query, documents, work.model.limits.max_tokens, work.model.chunk_rows)
+        chunks = rerank_chunks(work.query, documents, work.model)
         job = Job(work.model, work.model.triton_model(slo_class), slo_class, OUTPUTS["rerank"], chunks)
         answers = await self._dispatch.run(job, context)
         tokens = tokens_read(answers)
@@ -75,8 +75,9 @@ class Reranker:
         return Ranking(ranked(scores), tokens)
 
 
-def rerank_chunks(query: str, documents: Sequence[str], max_tokens: int, rows: int) -> tuple[Chunk, ...]:
+def rerank_chunks(query: str, documents: Sequence[str], model: Model) -> tuple[Chunk, ...]:
     """Chunks of documents of similar length, each behind the query. The query counts in each."""
+    max_tokens = model.limits.max_tokens
     query_tokens = estimated_tokens(query, max_tokens)
     return tuple(
         Chunk(
@@ -84,7 +85,7 @@ def rerank_chunks(query: str, documents: Sequence[str], max_tokens: int, rows: i
             places=places,
             tokens=query_tokens + sum(estimated_tokens(documents[place], max_tokens) for place in places),
         )
-        for places in places_cut(documents, rows - 1)
+        for places in places_cut(documents, model, model.chunk_rows - 1)
     )
 
 
@@ -94,8 +95,8 @@ def ranked(scores: npt.NDArray[np.float32]) -> list[RankedDocument]:
     return [RankedDocument(int(place), float(relevance[place])) for place in np.argsort(-scores, kind="stable")]
 
 
-def _cut_documents(work: RerankWork, vocabulary: Vocabulary) -> Sequence[str]:
+async def _cut_documents(work: RerankWork, vocabulary: Vocabulary) -> Sequence[str]:
     wanted = work.max_tokens_per_document
     if wanted is None or wanted >= work.model.limits.max_tokens:
         return work.documents  # Triton's tokenizer stage cuts there itself
-    return [text if len(text.encode()) <= wanted else vocabulary.cut(text, wanted) for text in work.documents]
+    return await vocabulary.cut(work.documents, wanted)

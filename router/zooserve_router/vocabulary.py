@@ -1,18 +1,48 @@
 """A model's tokenizer as the router needs it: to count tokens exactly, to check and frame callers' ids."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from tokenizers import Tokenizer
 
 from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BackendUnavailable, InputTooLong
+from zooserve_ensembles import vocabulary as words
 
-__all__ = ["Vocabulary", "known_vocabulary", "load_vocabularies", "refuse_too_long"]
+__all__ = [
+    "TokenCounter",
+    "Vocabulary",
+    "WordList",
+    "known",
+    "load_vocabularies",
+    "load_word_lists",
+    "refuse_too_long",
+]
 
 # About 2 ms of tokenizing; more goes to a thread (the tokenizer lets go of the GIL), so that others are not held up.
-_INLINE_BYTES = 8192
+_INLINE_CHARACTERS = 8192
+# Tokenizing takes about 150 bytes of memory per character: a body of 8 MB at once would take more than a gigabyte.
+_SLICE_CHARACTERS = 65_536
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class TokenCounter(Protocol):
+    """What counts a model's tokens. None of them is shorter than a byte."""
+
+    @property
+    def frame_tokens(self) -> int:
+        """Tokens that every text has besides its own."""
+        ...
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """The exact number of tokens of each text, the frame included."""
+        ...
 
 
 class Vocabulary:
@@ -25,18 +55,21 @@ class Vocabulary:
         frame = tokenizer.encode("").ids
         self.size = tokenizer.get_vocab_size()
         self.first_id, self.last_id = frame[0], frame[-1]
-        self.frame_tokens = len(frame)
+        self._frame_tokens = len(frame)
+
+    @property
+    def frame_tokens(self) -> int:
+        """Special tokens around a text."""
+        return self._frame_tokens
 
     @classmethod
     def from_file(cls, path: Path) -> "Vocabulary":
         """The vocabulary of a tokenizer.json."""
         return cls(Tokenizer.from_file(str(path)))
 
-    async def counts(self, texts: Sequence[str]) -> list[int]:
+    def counts(self, texts: Sequence[str]) -> list[int]:
         """The exact number of tokens of each text, special ones included."""
-        if sum(map(len, texts)) <= _INLINE_BYTES:
-            return self._counts(texts)
-        return await asyncio.to_thread(self._counts, texts)
+        return [len(encoding) for encoding in self._tokenizer.encode_batch_fast(list(texts))]
 
     def framed(self, ids: Sequence[int]) -> list[int]:
         """The ids between the model's first and last special token, added where they are missing."""
@@ -44,57 +77,131 @@ class Vocabulary:
         last = [] if ids[-1] == self.last_id else [self.last_id]
         return [*first, *ids, *last]
 
-    def cut(self, text: str, max_tokens: int) -> str:
-        """The text up to the last of that many tokens, special ones not counted."""
-        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
-        return text if len(offsets) <= max_tokens else text[: offsets[max_tokens - 1][1]]
+    async def cut(self, texts: Sequence[str], max_tokens: int) -> list[str]:
+        """Each text up to the last of that many tokens, special ones not counted."""
+        cut = []
+        for text in texts:
+            if len(text) <= max_tokens:
+                cut.append(text)
+            else:
+                cut.append(await _off_the_loop(len(text), partial(self._cut, text, max_tokens)))
+        return cut
 
-    def _counts(self, texts: Sequence[str]) -> list[int]:
-        return [len(encoding) for encoding in self._tokenizer.encode_batch_fast(list(texts))]
+    def _cut(self, text: str, max_tokens: int) -> str:
+        for beginning in (text[:_SLICE_CHARACTERS], text):
+            offsets = self._tokenizer.encode(beginning, add_special_tokens=False).offsets
+            if len(offsets) > max_tokens:
+                return text[: offsets[max_tokens - 1][1]]
+        return text
+
+
+class WordList:
+    """A model whose tokens are the words it knows."""
+
+    def __init__(self, known_words: words.Vocabulary) -> None:
+        self._known_words = known_words
+
+    @property
+    def frame_tokens(self) -> int:
+        """None."""
+        return 0
+
+    @classmethod
+    def from_file(cls, path: Path) -> "WordList":
+        """The word list of a vocabulary.json."""
+        return cls(words.load_vocabulary(path))
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """How many words of each text the model knows."""
+        return [len(self._known_words.ids(text)) for text in texts]
 
 
 def load_vocabularies(catalogue: Catalogue, repository: Path) -> Mapping[str, Vocabulary]:
-    """The vocabulary of every zoo model whose file is there; a missing one shows in that model's readiness."""
-    files = {
-        model.name: repository / model.tokenizer
-        for model in catalogue
-        if model.runs_on == "zoo" and model.tokenizer is not None
-    }
-    return {name: Vocabulary.from_file(path) for name, path in files.items() if path.is_file()}
+    """The vocabularies of the zoo's transformers; one that is missing or broken shows in that model's readiness."""
+    models = [model for model in catalogue if model.runs_on == "zoo" and model.task != "classify"]
+    return dict(_loaded(models, repository, Vocabulary.from_file))
 
 
-def known_vocabulary(vocabularies: Mapping[str, Vocabulary], model: Model) -> Vocabulary:
-    """The model's vocabulary. Raises BackendUnavailable where its file was not there at start."""
-    if model.name not in vocabularies:
+def load_word_lists(catalogue: Catalogue, repository: Path) -> Mapping[str, WordList]:
+    """The word lists of the classifiers, in the same way."""
+    return dict(_loaded(catalogue.of_task("classify"), repository, WordList.from_file))
+
+
+def _loaded(models: Sequence[Model], repository: Path, load: Callable[[Path], T]) -> Iterator[tuple[str, T]]:
+    for model in models:
+        if model.tokenizer is not None:
+            try:
+                yield model.name, load(repository / model.tokenizer)
+            except Exception as fault:  # the tokenizers library raises nothing narrower
+                _log.warning("%s: %s cannot be used: %s", model.name, model.tokenizer, fault)
+
+
+def known(counters: Mapping[str, T], model: Model) -> T:
+    """The model's own. Raises BackendUnavailable where its file could not be used at start."""
+    if model.name not in counters:
         raise BackendUnavailable(
-            f"{model.name} is not ready: its tokenizer is missing; run `zooserve fetch` and restart.", param="model"
+            f"{model.name} is not ready: {model.tokenizer} is missing or broken; run `zooserve fetch` and restart.",
+            param="model",
         )
-    return vocabularies[model.name]
+    return counters[model.name]
 
 
-async def refuse_too_long(vocabulary: Vocabulary, model: Model, texts: Sequence[str], params: Sequence[str]) -> None:
+async def refuse_too_long(counter: TokenCounter, model: Model, texts: Sequence[str], params: Sequence[str]) -> None:
     """Raises InputTooLong if a text (`params` are their names) or all together have more tokens than the model takes.
 
-    No token is shorter than a byte, so texts of few bytes are known to fit without being counted.
+    Texts of so few bytes that they must fit are not counted.
     """
     limits = model.limits
-    room = limits.max_tokens - vocabulary.frame_tokens
+    room = limits.max_tokens - counter.frame_tokens
     suspects = [place for place, text in enumerate(texts) if len(text) * 4 > room and len(text.encode()) > room]
     if len(texts) * limits.max_tokens > limits.max_request_tokens:
         suspects = list(range(len(texts)))
-    if not suspects:
-        return
-    counts = await vocabulary.counts([texts[place] for place in suspects])
-    for place, tokens in zip(suspects, counts, strict=True):
-        if tokens > limits.max_tokens:
-            raise InputTooLong(
-                f"`{params[place]}` has {tokens} tokens and {model.name} reads at most {limits.max_tokens}. "
-                "Split it into shorter texts.",
-                param=params[place],
-            )
-    if sum(counts) > limits.max_request_tokens:
+    total = 0
+    for places in _slices(suspects, texts):
+        counts = await _counted(counter, [texts[place] for place in places], limits.max_tokens)
+        for place, tokens in zip(places, counts, strict=True):
+            if tokens > limits.max_tokens:
+                raise _too_long(model, texts[place], params[place], tokens)
+        total += sum(counts)
+    if total > limits.max_request_tokens:
         raise InputTooLong(
-            f"The texts have {sum(counts)} tokens together; one request takes {limits.max_request_tokens}. "
+            f"The texts have {total} tokens together; one request takes {limits.max_request_tokens}. "
             "Send them in several requests.",
             param=params[0].partition("[")[0],
         )
+
+
+def _slices(places: Sequence[int], texts: Sequence[str]) -> Iterator[list[int]]:
+    """The places in groups whose texts are bounded together."""
+    group: list[int] = []
+    characters = 0
+    for place in places:
+        if group and characters + len(texts[place]) > _SLICE_CHARACTERS:
+            yield group
+            group, characters = [], 0
+        group.append(place)
+        characters += len(texts[place])
+    if group:
+        yield group
+
+
+async def _counted(counter: TokenCounter, texts: Sequence[str], limit: int) -> list[int]:
+    """The number of tokens of each text; of a very long one only as many as show that it is over the limit."""
+    beginnings = [text[:_SLICE_CHARACTERS] for text in texts]
+    counts = await _off_the_loop(sum(map(len, beginnings)), lambda: counter.counts(beginnings))
+    if max(counts) <= limit and beginnings != list(texts):  # a very long text of few tokens
+        return await _off_the_loop(sum(map(len, texts)), lambda: counter.counts(texts))
+    return counts
+
+
+def _too_long(model: Model, text: str, param: str, tokens: int) -> InputTooLong:
+    about = "" if len(text) <= _SLICE_CHARACTERS else "more than "
+    return InputTooLong(
+        f"`{param}` has {about}{tokens} tokens and {model.name} reads at most {model.limits.max_tokens}. "
+        "Split it into shorter texts.",
+        param=param,
+    )
+
+
+async def _off_the_loop(characters: int, work: Callable[[], T]) -> T:
+    return work() if characters <= _INLINE_CHARACTERS else await asyncio.to_thread(work)

@@ -52,7 +52,7 @@ async def classify(request: Request) -> Response:
     with context.record.phase("parse"):
         wanted = ClassifyRequest.parse(await json_fields(request), services.catalogue)
         context.record.runs(wanted.model, context.record.slo_class)
-    made = await services.classifier.classify(wanted.model, wanted.inputs.texts, context)
+    made = await services.classifier.classify(wanted.model, wanted.inputs.texts, wanted.inputs.params, context)
     answer = _answer(wanted.model, made, f"classify-{context.request_id}")
     return Response(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
 

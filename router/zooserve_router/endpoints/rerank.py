@@ -76,7 +76,7 @@ def _document(item: Any, param: str) -> str:
 
 
 async def rerank_v1(request: Request) -> Response:
-    """POST /v1/rerank and /rerank."""
+    """POST /v1/rerank."""
     return await _rerank(request, api_version="1", return_documents=True)
 
 

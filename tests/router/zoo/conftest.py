@@ -18,12 +18,13 @@ from zooserve.catalogue import Catalogue, load_catalogue
 from zooserve.errors import ServingError
 from zooserve.settings import RouterSettings, Settings
 from zooserve.triton.tensors import InferenceAnswer, Tensor
+from zooserve_ensembles import vocabulary as words
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.app import bare_app, wired
 from zooserve_router.backends.wire import RawAnswer
 from zooserve_router.backends.zoo import Inference
 from zooserve_router.services import Services
-from zooserve_router.vocabulary import Vocabulary
+from zooserve_router.vocabulary import Vocabulary, WordList
 
 DIMENSIONS = 384
 VOCABULARY_SIZE = 1000
@@ -146,8 +147,11 @@ async def router(vocabulary: Vocabulary, catalogue: Catalogue, bounds: RouterSet
     zoo.open.set()
     served = Catalogue(tuple(model for model in catalogue if model.runs_on == "zoo"))
     chat = Catalogue((*served.models, *catalogue.of_task("chat")))
-    vocabularies = {model.name: vocabulary for model in served if model.tokenizer}
-    services = wired(Settings(router=bounds), chat, vocabularies, {}, zoo, None, metrics)  # type: ignore[arg-type]
+    vocabularies = {model.name: vocabulary for model in served if model.task != "classify"}
+    word_list = WordList(
+        words.Vocabulary("!,.", lower=True, num_words=900, words={f"w{index}": index for index in range(1, 900)})
+    )
+    services = wired(Settings(router=bounds), chat, vocabularies, {"classify": word_list}, {}, zoo, None, metrics)  # type: ignore[arg-type]
     app = bare_app(bounds, metrics)
     app.state.services = services
     watch = asyncio.create_task(services.readiness.watch())

@@ -86,6 +86,7 @@ CASES = [
     ("/v1/classify", b'{"input":[5]}', 400, "`input[0]` is an integer"),
     ("/v1/classify", b'{"input":"w5","model":"embed"}', 400, "/v1/embeddings"),
     ("/v1/classify", json.dumps({"input": ["w5"] * 257}).encode(), 400, "257 items"),
+    ("/v1/classify", json.dumps({"input": "w5, " * 101}).encode(), 400, "101 tokens"),
     ("/v1/rag_query", b'{"input":""}', 400, "empty string"),
     ("/v1/rag_query", json.dumps({"input": "w5 " * 300}).encode(), 400, "302 tokens"),
     ("/v1/rag_query", json.dumps({"input": ["w5"] * 33}).encode(), 400, "33 items"),

@@ -1,0 +1,94 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zooserve_router.haproxy import error_answer, hardened, install
+
+# The lines of Ray 2.60's generated configuration that the rules are about.
+GENERATED = """global
+    stats socket /run/x/admin.sock mode 666 level admin expose-fd listeners
+defaults
+    errorfile 502 /run/x/500.http
+    errorfile 503 /run/x/500.http
+    errorfile 504 /run/x/500.http
+frontend prometheus
+    bind :9101
+frontend http_frontend
+    bind 0.0.0.0:8000
+backend http-zooserve
+    server SERVE_REPLICA_zooserve-router-abc 127.0.0.1:30000 check observe layer4 error-limit 3 on-error mark-down
+    # Fallback to head node's Serve proxy when no ingress replicas are available
+    server SERVE_PROXY_ACTOR-fallback-0f 127.0.0.1:8500 check backup
+listen stats
+  bind *:8404
+"""
+
+
+@pytest.fixture
+def closed() -> str:
+    return hardened(GENERATED, Path("/run/x/503.http"))
+
+
+def test_exporter_and_statistics_listen_on_loopback_only(closed: str) -> None:
+    assert "    bind 127.0.0.1:9101\n" in closed
+    assert "  bind 127.0.0.1:8404\n" in closed
+
+
+def test_the_public_address_stays_as_it_was_asked_for(closed: str) -> None:
+    assert "    bind 0.0.0.0:8000\n" in closed
+
+
+def test_the_admin_socket_is_its_owners_alone(closed: str) -> None:
+    assert "admin.sock mode 600 level admin" in closed
+    assert "666" not in closed
+
+
+def test_every_error_of_haproxy_itself_is_ours(closed: str) -> None:
+    assert closed.count('"/run/x/503.http"') == 3
+    assert "500.http" not in closed
+
+
+def test_the_python_proxy_is_no_last_resort(closed: str) -> None:
+    assert "SERVE_PROXY_ACTOR" not in closed
+    assert "SERVE_REPLICA_zooserve-router-abc 127.0.0.1:30000" in closed
+
+
+def test_closing_twice_changes_nothing_more(closed: str) -> None:
+    assert hardened(closed, Path("/run/x/503.http")) == closed
+
+
+def test_ray_still_writes_the_lines_that_the_rules_look_for() -> None:
+    templates = Path(__import__("ray").__file__).parent / "serve/_private/haproxy_templates.py"
+    text = templates.read_text()
+    assert "stats socket {{ config.socket_path }} mode 666 level admin" in text
+    assert "bind :{{ config.metrics_port }}" in text
+    assert "bind *:{{ config.stats_port }}" in text
+    assert text.count("errorfile 50") == 3
+    assert "server {{ backend.fallback_server.name }}" in text
+
+
+def test_the_answer_without_a_replica_is_json_of_the_stated_length() -> None:
+    head, _, body = error_answer().partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 503 ")
+    assert f"Content-Length: {len(body.encode())}" in head
+    parsed = json.loads(body)
+    assert parsed["error"]["code"] == "backend_unavailable"
+    assert parsed["message"] == parsed["error"]["message"]
+
+
+def test_the_launcher_closes_the_file_and_becomes_haproxy(tmp_path: Path) -> None:
+    launcher = install(tmp_path / "with space")
+    configuration = tmp_path / "haproxy.cfg"
+    configuration.write_text(
+        "global\n    maxconn 10\ndefaults\n    mode http\n    timeout client 1s\n    timeout server 1s\n"
+        "    timeout connect 1s\n    errorfile 503 /nowhere/500.http\nfrontend f\n    bind :1\n"
+    )
+    done = subprocess.run(
+        [launcher, "-c", "-f", configuration], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "bind 127.0.0.1:1" in configuration.read_text()
+    assert sys.executable in launcher.read_text()

@@ -1,0 +1,76 @@
+"""How lists are cut into requests to Triton."""
+
+from itertools import chain, pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zooserve.catalogue import load_catalogue
+from zooserve_router.chunks import estimated_tokens, text_chunks, token_chunks
+from zooserve_router.reranking import ranked, rerank_chunks
+
+CATALOGUE = load_catalogue(Path(__file__).parents[2] / "zoo.yaml")
+EMBED = CATALOGUE.resolve("embed")
+
+
+@given(st.lists(st.text(min_size=1, max_size=2000), min_size=1, max_size=120))
+def test_every_text_is_in_exactly_one_chunk_and_lengths_rise(texts):
+    chunks = text_chunks(texts, EMBED)
+    assert sorted(chain.from_iterable(chunk.places for chunk in chunks)) == list(range(len(texts)))
+    assert all(len(chunk.places) <= EMBED.chunk_rows for chunk in chunks)
+    lengths = [[len(texts[place]) for place in chunk.places] for chunk in chunks]
+    assert all(max(one) <= min(two) for one, two in pairwise(lengths))
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=256), min_size=1, max_size=60))
+def test_token_rows_share_a_chunk_only_with_rows_of_their_bucket(rows):
+    for chunk in token_chunks(rows, EMBED):
+        bucket = chunk.inputs[0].shape[1]
+        ids = np.frombuffer(chunk.inputs[0].data, "<i8").reshape(chunk.inputs[0].shape)
+        mask = np.frombuffer(chunk.inputs[1].data, "<i8").reshape(chunk.inputs[1].shape)
+        for row, place in enumerate(chunk.places):
+            length = len(rows[place])
+            assert bucket == min(size for size in EMBED.buckets if size >= length)
+            assert ids[row, :length].tolist() == rows[place]
+            assert mask[row].tolist() == [1] * length + [0] * (bucket - length)
+
+
+def test_texts_of_one_length_share_a_chunk():
+    assert len(text_chunks(["some words"] * 32, EMBED)) == 1
+    assert len(text_chunks(["some words"] * 33, EMBED)) == 2
+
+
+def test_one_long_text_does_not_make_many_short_ones_long():
+    chunks = text_chunks(["short"] * 15 + ["long " * 200], EMBED)
+    assert [len(chunk.places) for chunk in chunks] == [15, 1]
+
+
+def test_a_little_padding_is_cheaper_than_another_request():
+    assert len(text_chunks(["short", "a little longer than that one, by a few words only"], EMBED)) == 1
+
+
+def test_a_model_without_buckets_is_cut_by_rows_alone():
+    classify = CATALOGUE.resolve("classify")
+    assert [len(chunk.places) for chunk in text_chunks(["a b " * 20] * 40, classify)] == [32, 8]
+
+
+def test_the_query_counts_in_every_chunk_of_documents():
+    rerank = CATALOGUE.resolve("rerank")
+    chunks = rerank_chunks("query " * 8, ["document"] * 40, rerank)
+    query, document = estimated_tokens("query " * 8, 256), estimated_tokens("document", 256)
+    assert [chunk.tokens for chunk in chunks] == [query + 31 * document, query + 9 * document]
+    assert [chunk.inputs[0].shape for chunk in chunks] == [(32, 1), (10, 1)]
+
+
+@pytest.mark.parametrize("text", ["", "a", "word " * 1000])
+def test_estimates_stay_between_the_frame_and_the_models_limit(text):
+    assert 2 <= estimated_tokens(text, 256) <= 256
+
+
+def test_ranks_go_by_the_raw_score_where_clipping_would_make_ties():
+    documents = ranked(np.array([2.1, -0.5, 2.2, -0.1], dtype=np.float32))
+    assert [document.index for document in documents] == [2, 0, 3, 1]
+    assert [document.relevance for document in documents] == [1.0, 1.0, 0.0, 0.0]
