@@ -28,7 +28,7 @@ def hardened(configuration: str, error_file: Path) -> str:
         (r"^(\s*stats socket .*) mode 666 ", r"\1 mode 600 "),
         # Ray's Python proxy, HAProxy's last resort, would answer in plain text and without our middleware.
         (r"^\s*server SERVE_PROXY_ACTOR-\S+ .* backup\n", ""),
-        (r"^(\s*errorfile 50[234]) .*$", rf"\1 {error_file}"),
+        (r"^(\s*errorfile 50[234]) .*$", rf'\1 "{error_file}"'),
     ]
     for pattern, replacement in rules:
         configuration = re.sub(pattern, replacement, configuration, flags=re.MULTILINE)

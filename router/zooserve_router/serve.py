@@ -19,17 +19,16 @@ from pydantic import BaseModel, ConfigDict
 
 from zooserve.settings import Settings
 from zooserve_router import haproxy
+from zooserve_router.ray_node import start_ray
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["Orders", "RayPorts", "deploy", "environment", "main", "start_ray"]
+__all__ = ["Orders", "RayPorts", "deploy", "environment", "main"]
 
 APP_NAME = "zooserve"
 # Our admission refuses long before: Ray's own refusal is a plain-text 503.
 _MAX_ONGOING_REQUESTS = 10_000
-# Nothing of size goes through Ray's object store; this is the least it takes.
-_OBJECT_STORE_BYTES = 80 * 2**20
 _DRAIN_S = 5.0
 
 
@@ -71,6 +70,12 @@ def environment(sockets: Path, ports: RayPorts, cores: int) -> dict[str, str]:
         # Ray listens on all interfaces whatever it is told: nobody without the token is heard.
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        # Python processes start ten times slower beside busy neighbours; Ray would end them as stuck.
+        "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "120",
+        "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "30",
+        "RAY_SERVE_HAPROXY_STARTUP_TIMEOUT_S": "120",
+        "RAY_agent_register_timeout_ms": "180000",
+        "RAY_worker_register_timeout_seconds": "180",
         # With Ray's own 30 s even an idle router takes that long to stop.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0.1",
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "zooserve_router.steering.middlewares",
@@ -87,22 +92,6 @@ def environment(sockets: Path, ports: RayPorts, cores: int) -> dict[str, str]:
         # Ray's per-request metrics cost a parsed log line per request; ours are counted by the app.
         "RAY_SERVE_HAPROXY_METRICS_ENABLED": "0",
     }
-
-
-def start_ray(folder: Path) -> None:
-    """Start a one-node Ray that this process owns. It gives itself 30 s, which a busy machine may exceed."""
-    import ray
-
-    ray.init(
-        address="local",
-        _node_ip_address="127.0.0.1",
-        _temp_dir=str(folder),
-        include_dashboard=False,
-        object_store_memory=_OBJECT_STORE_BYTES,
-        num_cpus=1,
-        num_gpus=0,
-        log_to_driver=False,
-    )
 
 
 def deploy(settings: Settings, metrics: Path, app: str) -> None:
