@@ -60,7 +60,7 @@ class Supervisor:
         """Start everything, call `ready` once it has proven itself, stay until a signal, stop everything."""
         adopt_orphans()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stopping.set)
         self._tell(phase="starting")
         try:

@@ -142,8 +142,7 @@ def test_a_second_up_refuses_and_names_the_first(patient: Any) -> None:
 
 def test_a_taken_port_is_told_with_its_owner(platform_factory: Callable[..., Any]) -> None:
     port = free_ports(1)[0]
-    program = f"import http.server as h; h.ThreadingHTTPServer(('127.0.0.1', {port}), h.BaseHTTPRequestHandler).serve_forever()"
-    owner = subprocess.Popen([sys.executable, "-c", program])
+    owner = subprocess.Popen([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)])
     try:
         platform = platform_factory(ZOOSERVE_ZOO__HTTP_PORT=str(port))
         eventually(lambda: answers(port), platform)
