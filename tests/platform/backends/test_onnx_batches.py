@@ -22,12 +22,12 @@ class Doubler:
         return [inputs["x"] * 2 if name == "doubled" else inputs["x"] for name in wanted]
 
 
-def run_jobs(jobs: list[Job], run: Run, *, batched: bool = True, run_rows: int = 0) -> list[tuple[int, Result]]:
+def run_jobs(jobs: list[Job], run: Run, *, batched: bool = True, run_elements: int = 0) -> list[tuple[int, Result]]:
     """As the backend does: group after group."""
     return [
         pair
         for group in grouped(jobs, batched=batched)
-        for pair in zip(group, run_group([jobs[index] for index in group], run, run_rows), strict=True)
+        for pair in zip(group, run_group([jobs[index] for index in group], run, run_elements), strict=True)
     ]
 
 
@@ -35,11 +35,13 @@ def job(*rows: Sequence[float], outputs: tuple[str, ...] = ("doubled",)) -> Job:
     return Job({"x": np.array(rows, np.float32)}, outputs)
 
 
-@given(SHAPES, st.integers(0, 3))
-def test_every_job_gets_its_own_rows_back_whatever_shared_its_run(shapes: list[tuple[int, int]], run_rows: int) -> None:
+@given(SHAPES, st.integers(0, 12))
+def test_every_job_gets_its_own_rows_back_whatever_shared_its_run(
+    shapes: list[tuple[int, int]], run_elements: int
+) -> None:
     rng = np.random.default_rng(0)
     jobs = [Job({"x": rng.random(shape, np.float32)}, ("doubled",)) for shape in shapes]
-    results = dict(run_jobs(jobs, Doubler(), run_rows=run_rows))
+    results = dict(run_jobs(jobs, Doubler(), run_elements=run_elements))
     assert sorted(results) == list(range(len(jobs)))
     for index, one in enumerate(jobs):
         assert (results[index]["doubled"] == one.inputs["x"] * 2).all()
@@ -60,7 +62,7 @@ def test_without_batches_each_job_runs_by_itself() -> None:
 
 def test_a_large_batch_runs_in_slices() -> None:
     model = Doubler()
-    results = dict(run_jobs([job([1], [2], [3]), job([4], [5])], model, run_rows=2))
+    results = dict(run_jobs([job([1], [2], [3]), job([4], [5])], model, run_elements=2))
     assert model.rows == [2, 2, 1]
     assert results[1]["doubled"].tolist() == [[8], [10]]
 
@@ -87,3 +89,9 @@ def test_a_fault_of_the_server_is_not_called_the_caller_s() -> None:
 @pytest.mark.parametrize("outputs", [(), ("doubled",)])
 def test_no_jobs_run_nothing(outputs: tuple[str, ...]) -> None:
     assert list(run_jobs([], Doubler())) == []
+
+
+def test_a_row_larger_than_the_bound_still_runs() -> None:
+    model = Doubler()
+    list(run_jobs([job([1, 2, 3], [4, 5, 6])], model, run_elements=2))
+    assert model.rows == [1, 1]

@@ -37,12 +37,12 @@ def test_the_native_backend_s_parameters_are_understood() -> None:
         enable_mem_arena="0",
         enable_mem_pattern="0",
         niceness="5",
-        run_rows="8",
+        run_elements="512",
     )
     settings = read_settings(config | {"optimization": {"graph": {"level": -1}}}, None)
     assert (settings.intra_op_threads, settings.inter_op_threads, settings.parallel) == (3, 2, True)
     assert (settings.memory_arena, settings.memory_pattern, settings.optimisation) == (False, False, -1)
-    assert (settings.niceness, settings.run_rows) == (5, 8)
+    assert (settings.niceness, settings.run_elements) == (5, 512)
 
 
 def test_session_keys_go_through_as_they_are_and_win() -> None:

@@ -67,7 +67,7 @@ class TritonPythonModel:
         jobs = [self._job(requests[index]) for index in waiting]
         groups = grouped(jobs, batched=self._batched)
         for number, group in enumerate(groups, start=1):
-            results = run_group([jobs[place] for place in group], self._run, self._run_rows)
+            results = run_group([jobs[place] for place in group], self._run, self._run_elements)
             for place, result in zip(group, results, strict=True):
                 answer = self._answer(result)
                 if number == len(groups):
@@ -85,7 +85,7 @@ class TritonPythonModel:
         inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
         check_contract(config, inputs, outputs, batched=self._batched)
         self._inputs = tuple(entry["name"] for entry in config["input"])
-        self._run_rows = settings.run_rows if self._batched else 0
+        self._run_elements = settings.run_elements if self._batched else 0
         self._run_options = run_options(settings)
         self._count_runs()
         pb_utils.Logger.log_info(f"{self._name}: {provider_names(settings.providers)}")

@@ -57,20 +57,20 @@ def grouped(jobs: Sequence[Job], *, batched: bool = True) -> list[list[int]]:
     return [groups[shape] for shape in sorted(groups)]
 
 
-def run_group(jobs: Sequence[Job], run: Run, run_rows: int = 0) -> list[Result]:
-    """The result of each job of a group, run together in slices of `run_rows` (0: whole); a bad job fails alone."""
+def run_group(jobs: Sequence[Job], run: Run, run_elements: int = 0) -> list[Result]:
+    """The result of each job of a group, run together in slices of so many elements; a bad job fails alone."""
     try:
-        return list(_run_together(jobs, run, run_rows))
+        return list(_run_together(jobs, run, run_elements))
     except Exception as exc:  # ONNX Runtime's errors share no base; whatever it is, it belongs to this group only
         if len(jobs) == 1:
             return [Failure(str(exc), isinstance(exc, BadTensor))]
     # One bad row (a token id outside the table, say) fails the whole run: find out whose it was.
-    return [result for job in jobs for result in run_group([job], run, run_rows)]
+    return [result for job in jobs for result in run_group([job], run, run_elements)]
 
 
-def _run_together(jobs: Sequence[Job], run: Run, run_rows: int) -> list[dict[str, Array]]:
+def _run_together(jobs: Sequence[Job], run: Run, run_elements: int) -> list[dict[str, Array]]:
     wanted = tuple(dict.fromkeys(name for job in jobs for name in job.outputs))
-    arrays = dict(zip(wanted, _run_sliced(wanted, _joined(jobs), run, run_rows), strict=True))
+    arrays = dict(zip(wanted, _run_sliced(wanted, _joined(jobs), run, run_elements), strict=True))
     if len(jobs) == 1:
         return [arrays]
     ends = np.cumsum([job.rows for job in jobs])
@@ -85,12 +85,14 @@ def _joined(jobs: Sequence[Job]) -> Arrays:
     return {name: np.concatenate([job.inputs[name] for job in jobs]) for name in jobs[0].inputs}
 
 
-def _run_sliced(wanted: Sequence[str], inputs: Arrays, run: Run, run_rows: int) -> Sequence[Array]:
-    rows = len(next(iter(inputs.values())))
-    if not 0 < run_rows < rows:
+def _run_sliced(wanted: Sequence[str], inputs: Arrays, run: Run, run_elements: int) -> Sequence[Array]:
+    first = next(iter(inputs.values()))
+    rows = len(first)
+    step = max(1, run_elements * rows // max(1, first.size)) if run_elements else rows
+    if step >= rows:
         return run(wanted, inputs)
     parts = [
-        run(wanted, {name: array[start : start + run_rows] for name, array in inputs.items()})
-        for start in range(0, rows, run_rows)
+        run(wanted, {name: array[start : start + step] for name, array in inputs.items()})
+        for start in range(0, rows, step)
     ]
     return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]

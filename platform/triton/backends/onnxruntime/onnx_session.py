@@ -1,7 +1,7 @@
 """From a model's configuration to an open ONNX Runtime session: threads, spinning, optimisations, devices.
 
 Parameter names are those of the native ONNX Runtime backend where it has one, so that a configuration means the same
-here and there. Ours alone: `niceness`, `run_rows`, and every `session.*` key, handed to ONNX Runtime as it is.
+here and there. Ours alone: `niceness`, `run_elements`, and every `session.*` key, handed to ONNX Runtime as it is.
 """
 
 import math
@@ -62,8 +62,11 @@ class SessionSettings:
     memory_pattern: bool = True
     shrink_arena: str = ""
     niceness: int = 0
-    run_rows: int = 0
-    """Rows of one run; a larger batch runs in slices, so that a neighbour gets the cores and caches between. 0: all."""
+    run_elements: int = 0
+    """Elements of the first input (rows x tokens) in one run; a larger batch runs in slices. 0: no bound.
+
+    Bounds how long a run keeps the cores, and what the memory arena grows to and keeps.
+    """
     entries: Mapping[str, str] = field(default_factory=dict)
     providers: tuple[Provider, ...] = (("CPUExecutionProvider", {}),)
 
@@ -81,7 +84,7 @@ def read_settings(config: Mapping[str, Any], device_id: int | None) -> SessionSe
         memory_pattern=_integer(given, "enable_mem_pattern", 1) == 1,
         shrink_arena=given.get(SHRINK_ARENA, ""),
         niceness=_integer(given, "niceness", 0),
-        run_rows=_integer(given, "run_rows", 0),
+        run_elements=_integer(given, "run_elements", 0),
         # Threads that spin for work burn the cores of the stubs beside them: measured on two cores, spinning won
         # nothing (1x32: 101 against 99 texts/s; 8x32: 167 against 163).
         entries={

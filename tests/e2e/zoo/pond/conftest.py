@@ -24,7 +24,7 @@ output [ { name: "rows" data_type: TYPE_FP32 dims: [ 2, 3 ] } ]
 """
 OPENVINO = 'optimization { execution_accelerators { cpu_execution_accelerator [ { name: "openvino" } ] } }\n'
 NICE = 'parameters { key: "niceness" value { string_value: "7" } }\n'
-SLICED = 'parameters { key: "run_rows" value { string_value: "2" } }\n'
+SLICED = 'parameters { key: "run_elements" value { string_value: "5" } }\n'
 WORDY = 'parameters { key: "intra_op_thread_count" value { string_value: "two" } }\n'
 
 
