@@ -18,6 +18,10 @@ __all__ = ["Probe", "Reload", "Remedy", "Restart", "Watch", "backoff_s", "chat_p
 
 _SICK_STUB = re.compile(r"Stub process '(?P<model>.+?)(?:_\d+_\d+)?' is not healthy")
 _CONTROL_TIMEOUT_S = 120.0
+_STATISTICS = "(statistics)"
+# A model that is late while others answer may only be starved: a bulk stub at nice 10 beside 14 busy neighbours took
+# more than 15 s for a text. It gets this many times the patience.
+_PATIENCE_WITH_ONE = 4
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,12 @@ class _Failed(Exception):
     """The server answered with an error."""
 
 
+@dataclass(frozen=True)
+class _Lateness:
+    times: int
+    cause: str
+
+
 class Watch:
     """The looks at one server, and what they have found so far."""
 
@@ -88,7 +98,7 @@ class Watch:
         self._probes = tuple(probes)
         self._settings = settings
         self._answered: dict[str, int] = {}
-        self._late: dict[str, int] = {}
+        self._late: dict[str, _Lateness] = {}
         self.faults: dict[str, str] = {}
         """What is wrong with each model that failed its last probe."""
 
@@ -99,8 +109,9 @@ class Watch:
         try:
             answered = await self._answers_so_far(http)
         except _Late as late:
-            return self._note_late("(statistics)", str(late))
-        self._late.pop("(statistics)", None)
+            self._note_late(_STATISTICS, str(late))
+            return self._hung(self._settings.patience)
+        self._late.pop(_STATISTICS, None)
         remedies: list[Remedy] = []
         for probe in self._probes:
             if answered.get(probe.model, 0) > self._answered.get(probe.model, 0):
@@ -108,7 +119,8 @@ class Watch:
             else:
                 remedies += await self._ask(http, probe)
         self._answered = await self._counts_after_probes(http, answered)
-        return _merged(remedies)
+        alone = len(self._late) < len(self._probes)
+        return _merged(remedies + self._hung(self._settings.patience * (_PATIENCE_WITH_ONE if alone else 1)))
 
     async def reload(self, http: httpx.AsyncClient, model: str) -> str:
         """Unload and load a model; "" or what went wrong. A load alone is skipped while no file has changed."""
@@ -135,7 +147,8 @@ class Watch:
             await self._post(http, probe)
         except _Late as late:
             self.faults[probe.model] = str(late)
-            return self._note_late(probe.model, str(late))
+            self._note_late(probe.model, str(late))
+            return []
         except _Failed as failure:
             self._late.pop(probe.model, None)
             self.faults[probe.model] = str(failure)
@@ -176,11 +189,16 @@ class Watch:
         self._late.pop(model, None)
         self.faults.pop(model, None)
 
-    def _note_late(self, what: str, cause: str) -> list[Remedy]:
-        self._late[what] = self._late.get(what, 0) + 1
-        if self._late[what] < self._settings.patience:
-            return []
-        return [Restart(f"{what}: {cause}, {self._late[what]} times in a row")]
+    def _note_late(self, what: str, cause: str) -> None:
+        times = self._late[what].times + 1 if what in self._late else 1
+        self._late[what] = _Lateness(times, cause)
+
+    def _hung(self, patience: int) -> list[Remedy]:
+        return [
+            Restart(f"{what}: {late.cause}, {late.times} times in a row")
+            for what, late in self._late.items()
+            if late.times >= patience
+        ]
 
 
 def _successes(entry: Mapping[str, Any]) -> int:

@@ -128,10 +128,10 @@ async def test_another_failure_is_told_and_not_treated(watch: Watch, http: httpx
     assert watch.faults == {}
 
 
-async def test_a_model_that_is_late_too_often_has_the_server_restarted(
+async def test_a_server_that_is_late_with_every_model_is_restarted(
     watch: Watch, http: httpx.AsyncClient, triton: Triton
 ) -> None:
-    triton.answers["embed"] = late
+    triton.answers = {"embed": late, "rerank": late}
     assert await watch.look(http) == []
     assert await watch.look(http) == []
     (remedy,) = await watch.look(http)
@@ -140,14 +140,23 @@ async def test_a_model_that_is_late_too_often_has_the_server_restarted(
     assert remedy.cause.endswith("3 times in a row")
 
 
-async def test_lateness_is_forgiven_when_the_model_answers_anybody(
+async def test_one_late_model_among_others_gets_more_patience(
     watch: Watch, http: httpx.AsyncClient, triton: Triton
 ) -> None:
     triton.answers["embed"] = late
+    looks = [await watch.look(http) for _ in range(12)]
+    assert [bool(remedies) for remedies in looks] == [False] * 11 + [True]
+
+
+async def test_lateness_is_forgiven_when_the_model_answers_anybody(
+    watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    triton.answers = {"embed": late, "rerank": late}
     for _ in range(5):
         assert await watch.look(http) == []
         assert await watch.look(http) == []
         triton.counts["embed"] += 1
+        triton.counts["rerank"] += 1
         assert await watch.look(http) == []
 
 
