@@ -1,5 +1,7 @@
 """The unmodified cohere SDK, and the shapes of Jina's and vLLM's clients, against rerank."""
 
+from collections.abc import Iterator
+
 import cohere
 import httpx
 import pytest
@@ -10,8 +12,15 @@ QUERY = "What is the capital of France?"
 DOCUMENTS = ["Berlin is the capital of Germany.", "Paris is the capital of France.", "Apples grow on trees."]
 
 
-def test_coheres_v2_client_ranks(platform):
-    client = cohere.ClientV2(api_key="none", base_url=platform.url)
+@pytest.fixture
+def http() -> Iterator[httpx.Client]:
+    """Given to cohere's clients, since they never close their own."""
+    with httpx.Client(timeout=60) as made:
+        yield made
+
+
+def test_coheres_v2_client_ranks(platform, http):
+    client = cohere.ClientV2(api_key="none", base_url=platform.url, httpx_client=http)
     answer = client.rerank(model="rerank", query=QUERY, documents=DOCUMENTS, top_n=2, max_tokens_per_doc=200)
     assert [result.index for result in answer.results] == [1, 0]
     assert 1 >= answer.results[0].relevance_score > answer.results[1].relevance_score >= 0
@@ -20,14 +29,14 @@ def test_coheres_v2_client_ranks(platform):
     assert answer.meta.tokens.input_tokens > 0
 
 
-def test_coheres_v1_client_ranks_and_gets_documents(platform):
-    client = cohere.Client(api_key="none", base_url=platform.url)
+def test_coheres_v1_client_ranks_and_gets_documents(platform, http):
+    client = cohere.Client(api_key="none", base_url=platform.url, httpx_client=http)
     answer = client.rerank(model="rerank", query=QUERY, documents=DOCUMENTS, return_documents=True)
     assert answer.results[0].document.text == DOCUMENTS[1]
 
 
-def test_coheres_client_raises_its_own_errors(platform):
-    client = cohere.ClientV2(api_key="none", base_url=platform.url)
+def test_coheres_client_raises_its_own_errors(platform, http):
+    client = cohere.ClientV2(api_key="none", base_url=platform.url, httpx_client=http)
     with pytest.raises(cohere.NotFoundError, match="Did you mean rerank"):
         client.rerank(model="rerunk", query=QUERY, documents=DOCUMENTS)
     with pytest.raises(cohere.BadRequestError, match="empty array"):
