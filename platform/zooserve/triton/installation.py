@@ -4,10 +4,12 @@ Measured for 2.51.0: the Python stub needs the wheel's own libraries and libpyth
 GPU, finds the environment's packages through VIRTUAL_ENV and PATH, and ignores PYTHONPATH.
 """
 
+import filecmp
 import os
 import shutil
 import sys
 import sysconfig
+import tempfile
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -87,18 +89,32 @@ def _python_version() -> str:
 
 def _lay_out_backends(root: Path, target: Path, own: Path) -> Path:
     version, stub = _python_version(), find_stub()
-    python = target / version / "python"
-    shutil.copytree(root / "backends" / "python", python, dirs_exist_ok=True)
-    placed = python / "triton_python_backend_stub"
-    if not placed.exists() or placed.stat().st_size != stub.stat().st_size:
-        shutil.copy(stub, placed)
-    placed.chmod(0o755)
+    laid_out = target / version
+    _mirror(root / "backends" / "python", laid_out / "python")
+    _place(stub, laid_out / "python" / "triton_python_backend_stub")
+    (laid_out / "python" / "triton_python_backend_stub").chmod(0o755)
     for backend in own.iterdir():
         if (backend / "model.py").is_file():
-            shutil.copytree(
-                backend,
-                target / version / backend.name,
-                dirs_exist_ok=True,
-                ignore=shutil.ignore_patterns("__pycache__"),
-            )
-    return target / version
+            _mirror(backend, laid_out / backend.name)
+    return laid_out
+
+
+def _mirror(source: Path, target: Path) -> None:
+    for file in source.rglob("*"):
+        if file.is_file() and "__pycache__" not in file.parts:
+            _place(file, target / file.relative_to(source))
+
+
+def _place(source: Path, target: Path) -> None:
+    """Make `target` equal `source`, never by writing into it.
+
+    Running servers share this folder and have its libraries mapped: copied over in place, every one of them ended with
+    signal 11 at its next page fault.
+    """
+    if target.is_file() and filecmp.cmp(source, target, shallow=False):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as fresh:
+        pass
+    shutil.copy(source, fresh.name)
+    Path(fresh.name).replace(target)
