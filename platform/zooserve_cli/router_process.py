@@ -2,16 +2,20 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from zooserve.processes.child import Child
+from zooserve.processes.records import Record
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings
 from zooserve_cli.leftovers import make_private
 from zooserve_router.serve import Orders, RayPorts, environment
 
 __all__ = ["RouterProcess"]
+
+_PARTS = ("raylet", "gcs_server", "haproxy")
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,14 @@ class RouterProcess:
     def runs_ray(self) -> bool:
         """Whether Ray itself has started, in the process that runs now."""
         return self._ray_runs_file.exists()
+
+    def missing_parts(self, stock: Iterable[Record]) -> list[str]:
+        """Which of the parts that a running router cannot be without are not in `stock`.
+
+        Replicas go on serving for minutes without a raylet, so answers alone do not tell (measured: five minutes).
+        """
+        programs = {Path(record.command.partition(" ")[0]).name for record in stock if record.role == "router child"}
+        return [part for part in _PARTS if part not in programs]
 
     @property
     def _ray_runs_file(self) -> Path:

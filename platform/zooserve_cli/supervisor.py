@@ -15,7 +15,7 @@ from zooserve.errors import ServerFailed
 from zooserve.processes.child import Child
 from zooserve.processes.identity import descendants, end, process_table
 from zooserve.processes.kinship import adopt_orphans, collect_zombies
-from zooserve.processes.records import ProcessRecords
+from zooserve.processes.records import ProcessRecords, Record
 from zooserve.processes.shared_memory import remove_regions
 from zooserve.processes.state import Phase, PlatformState, Step
 from zooserve.triton.server import TritonServer
@@ -54,6 +54,7 @@ class Supervisor:
         self._metrics = metrics
         self._changed = changed
         self._records = ProcessRecords(plan.folder.records_file)
+        self._stock: list[Record] = []
         self._stopping = asyncio.Event()
 
     async def run(self, ready: Callable[[Proof], None]) -> None:
@@ -198,6 +199,8 @@ class Supervisor:
         child = self._plan.router.child
         if child.pid is None:
             return f"it ended by itself (exit code {child.exit_code})"
+        if missing := self._plan.router.missing_parts(self._stock):
+            return f"its {' and '.join(missing)} ended"
         try:
             url = f"http://{self._plan.router_address}/health/live"
             reply = await http.get(url, timeout=self._plan.settings.watch.probe_timeout_s)
@@ -241,7 +244,7 @@ class Supervisor:
             await asyncio.sleep(_STOCK_INTERVAL_S)
 
     def _record(self) -> None:
-        self._records.take_stock(os.getpid(), self._own())
+        self._stock = self._records.take_stock(os.getpid(), self._own())
         collect_zombies({server.last_pid for server in self._servers()})
 
     def _servers(self) -> tuple[TritonServer, TritonServer, Child]:

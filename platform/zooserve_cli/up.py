@@ -126,12 +126,16 @@ def _log_to(folder: StateFolder) -> logging.Logger:
 
 def _detach(settings: Settings, *, as_json: bool) -> None:
     from zooserve_cli import display
+    from zooserve_cli.fetch import fetch_weights
     from zooserve_cli.leftovers import held
+    from zooserve_cli.progress import progress_for
 
     folder = StateFolder(settings.state_dir)
     with held(folder):  # refuse here and now, where the user sees it
         log = folder.log_file("supervisor")
     out = display.console(stderr=as_json)
+    with progress_for(sys.stderr if as_json else sys.stdout) as progress:
+        fetch_weights(settings, progress=progress)
     steps = display.Steps(out)
     with log.open("ab") as file:
         daemon = subprocess.Popen(

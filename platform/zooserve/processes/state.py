@@ -122,9 +122,12 @@ class StateFolder:
         return folder
 
     def create(self) -> None:
-        """Make the folders that are missing."""
+        """Make the folders that are missing. Raises SetupError if that cannot be."""
         for folder in (self.root, self.logs, self.run, self.metrics):
-            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as exc:
+                raise SetupError(f"{folder} cannot be made ({exc.strerror}): set ZOOSERVE_STATE_DIR.") from exc
 
     def log_file(self, name: str) -> Path:
         """Where the server of this name logs."""

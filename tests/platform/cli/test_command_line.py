@@ -94,6 +94,14 @@ def test_a_missing_catalogue_is_one_line(zooserve: Zooserve, tmp_path: Path) -> 
     assert "Traceback" not in done.stderr
 
 
+def test_a_state_folder_that_cannot_be_made_is_one_line(zooserve: Zooserve, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = zooserve("up", ZOOSERVE_STATE_DIR=str(tmp_path / "file" / "state"))
+    assert done.returncode == 1
+    assert "ZOOSERVE_STATE_DIR" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_doctor_tells_what_is_missing_and_how_to_mend_it(zooserve: Zooserve, tmp_path: Path) -> None:
     done = zooserve("doctor", "--json", ZOOSERVE_REPOSITORY=str(tmp_path))
     assert done.returncode == 1
