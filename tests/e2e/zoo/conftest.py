@@ -36,6 +36,12 @@ class Zoo:
             self._local.client = tritonclient.http.InferenceServerClient(self.server.addresses.http)
         return self._local.client
 
+    def close(self) -> None:
+        """Close this thread's client."""
+        if hasattr(self._local, "client"):
+            self._local.client.close()
+            del self._local.client
+
     def infer(self, model: str, inputs: Arrays, outputs: Sequence[str], **options: Any) -> Arrays:
         """The named outputs of one inference."""
         tensors = []
@@ -62,6 +68,8 @@ class Zoo:
                 return call()
             except Exception as exc:
                 return exc
+            finally:
+                self.close()
 
         with ThreadPoolExecutor(len(calls)) as pool:
             return list(pool.map(outcome, calls))
@@ -99,7 +107,9 @@ def start_zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
             stack.callback(server.stop, 15)
             server.start()
             server.wait_until_loaded(180)
-            return Zoo(server)
+            started = Zoo(server)
+            stack.callback(started.close)
+            return started
 
         yield start
 
