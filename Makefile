@@ -45,7 +45,7 @@ layers: $(VENV)/.dev
 	@$(BIN)/lint-imports
 
 generated: $(VENV)/.dev
-	@$(BIN)/python -m zooserve_ensembles.check model_repository/zoo model_repository/leaf
+	@$(BIN)/python -m zooserve_ensembles.check model_repository/zoo
 
 format: $(VENV)/.dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -100,6 +100,17 @@ def _warmup_problems(folder: Path, config: Config, buckets: Sequence[int]) -> It
             missing = set(buckets) - _warmed(config, tensor.name, list(tensor.dims).index(-1))
             if missing:
                 yield f"no warm-up of {tensor.name} at {', '.join(map(str, sorted(missing)))}"
+    if _pads_text(config):
+        samples = {sample.name for sample in config.model_warmup}
+        for bucket in buckets:
+            if f"bucket_{bucket}" not in samples:
+                yield f"no warm-up called bucket_{bucket}, a text that is padded to that length"
+
+
+def _pads_text(config: Config) -> bool:
+    """Whether this is a tokenizer: text in, rows of a bucket's length out."""
+    takes_text = any(tensor.data_type == model_config_pb2.TYPE_STRING for tensor in config.input)
+    return takes_text and any(-1 in tensor.dims for tensor in config.output)
 
 
 def _warmed(config: Config, name: str, axis: int) -> set[int]:

@@ -59,7 +59,8 @@ FAULTS = [
     ("rag_query", 'value: "sentence_embedding"', 'value: "embedding"', "output embedding is also a step's input"),
     ("rerank_maxsim", 'name: "bucket_64"\n    batch_size: 2', 'name: "x" batch_size: 2', None),
     ("rerank_encoder", "dims: [ 64 ]", "dims: [ 65 ]", "no warm-up of input_ids at 64"),
-    ("embed_tokenizer", 'input_data_file: "sentence"', 'input_data_file: "gone"', "reads warmup/gone for text"),
+    ("embed_tokenizer", 'input_data_file: "bucket_16"', 'input_data_file: "gone"', "reads warmup/gone for text"),
+    ("embed_tokenizer", 'name: "bucket_32"', 'name: "other"', "no warm-up called bucket_32"),
     ("embed_encoder", "allow_timeout_override: true", "", "a request's own timeout is ignored"),
     ("embed_encoder", "allow_timeout_override: true", "allow_timeout_override: true max_queue_size: 9", "wedge"),
 ]
