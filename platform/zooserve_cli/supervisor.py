@@ -33,6 +33,8 @@ _READY_POLL_S = 0.25
 _READY_TIMEOUT_S = 300.0
 _RAY_HEAD_START_S = 30.0
 _ROUTER_ATTEMPTS = 3
+# Ray replaces a dead replica by itself; within this time on a busy machine too.
+_RAY_HEALS_S = 90.0
 _ROUTER_STOP_S = 30.0
 _LEFT_GRACE_S = 3.0
 
@@ -94,7 +96,7 @@ class Supervisor:
     async def _start_all(self, http: httpx.AsyncClient) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._start_router(http))
-            # Ray gives itself 30 s to start and fails after that: it gets the cores first, the models then.
+            # Of all starts Ray's is the first to give up on a busy machine: it gets the cores first, the models then.
             await self._wait_for_ray()
             group.create_task(self._start_triton(self._plan.zoo))
             group.create_task(self._start_triton(self._plan.leaf))
@@ -182,25 +184,30 @@ class Supervisor:
 
     async def _keep_router(self, http: httpx.AsyncClient) -> None:
         settings = self._plan.settings.watch
-        in_a_row = silent = 0
+        in_a_row = 0
+        well = time.monotonic()
         while True:
             await asyncio.sleep(settings.interval_s)
-            cause = await self._fault_of_router(http)
-            silent = silent + 1 if cause else 0
-            gone = self._plan.router.child.pid is None
-            if not gone and silent < settings.patience:
-                in_a_row = in_a_row if cause else max(0, in_a_row - 1)
-                continue
-            await asyncio.sleep(backoff_s(settings, in_a_row))
-            in_a_row, silent = in_a_row + 1, 0
-            await self._restart_router(cause, http)
+            cause = self._broken_router()
+            silence = "" if cause else await self._silence_of_router(http)
+            if not cause and not silence:
+                well = time.monotonic()
+                in_a_row = max(0, in_a_row - 1)
+            if cause or time.monotonic() - well > _RAY_HEALS_S:
+                await asyncio.sleep(backoff_s(settings, in_a_row))
+                in_a_row += 1
+                await self._restart_router(cause or silence, http)
+                well = time.monotonic()
 
-    async def _fault_of_router(self, http: httpx.AsyncClient) -> str:
-        child = self._plan.router.child
-        if child.pid is None:
-            return f"it ended by itself (exit code {child.exit_code})"
-        if missing := self._plan.router.missing_parts(self._stock):
-            return f"its {' and '.join(missing)} ended"
+    def _broken_router(self) -> str:
+        """What Ray cannot mend by itself."""
+        router = self._plan.router
+        if router.child.pid is None:
+            return f"it ended by itself (exit code {router.child.exit_code})"
+        missing = router.missing_parts(self._stock)
+        return f"its {' and '.join(missing)} ended" if missing else ""
+
+    async def _silence_of_router(self, http: httpx.AsyncClient) -> str:
         try:
             url = f"http://{self._plan.router_address}/health/live"
             reply = await http.get(url, timeout=self._plan.settings.watch.probe_timeout_s)

@@ -115,21 +115,29 @@ def test_a_dead_raylet_brings_the_router_up_anew(patient: Any) -> None:
     assert "router: restarting: " in log_of(patient)
 
 
-def test_a_dead_replica_is_told_in_json_meanwhile(patient: Any) -> None:
-    (replica,) = (p for p in descendants([patient.state.pid], process_table()) if "ServeReplica" in command_of(p.pid))
-    send(replica, signal.SIGKILL)
-    seen = set()
+def replicas(patient: Any) -> list[Process]:
+    return below(patient, "ray::ServeReplica")
+
+
+def test_a_dead_replica_is_replaced_by_ray_and_told_in_json_meanwhile(patient: Any) -> None:
+    eventually(lambda: embeds(patient) and len(replicas(patient)) == 1, patient)
+    (dead,) = replicas(patient)
+    restarts = patient.state.restarts
+    send(dead, signal.SIGKILL)
+    answers: list[httpx.Response] = []
 
     def back() -> bool:
         try:
-            answer = httpx.get(f"{patient.url}/v1/models", timeout=10)
+            answers.append(httpx.get(f"{patient.url}/v1/models", timeout=10))
         except httpx.HTTPError:
             return False
-        seen.add(answer.status_code)
-        return answer.status_code == 200 and answer.headers["content-type"].startswith("application/json")
+        return answers[-1].status_code == 200 and replicas(patient) not in ([], [dead])
 
     eventually(back, patient)
-    assert seen <= {200, 503}
+    refused = [answer for answer in answers if answer.status_code != 200]
+    assert {answer.status_code for answer in refused} <= {503}
+    assert all(answer.json()["error"]["code"] == "backend_unavailable" for answer in refused)
+    assert patient.state.restarts == restarts
 
 
 def test_a_second_up_refuses_and_names_the_first(patient: Any) -> None:
