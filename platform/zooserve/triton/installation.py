@@ -4,12 +4,14 @@ Measured for 2.51.0: the Python stub needs the wheel's own libraries and libpyth
 GPU, finds the environment's packages through VIRTUAL_ENV and PATH, and ignores PYTHONPATH.
 """
 
-import filecmp
+import hashlib
 import os
 import shutil
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -17,6 +19,9 @@ from pathlib import Path
 from zooserve.errors import MissingPart
 
 __all__ = ["Installation", "find_installation", "find_libpython", "find_stub"]
+
+_WHEEL = "nvidia-pytriton"
+_NO_CACHES = shutil.ignore_patterns("__pycache__")
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ def find_installation(cache_dir: Path, own_backends: Path) -> Installation:
 
 def _wheel_root() -> Path:
     try:
-        wheel = distribution("nvidia-pytriton")
+        wheel = distribution(_WHEEL)
     except PackageNotFoundError as exc:
         raise MissingPart("nvidia-pytriton is not installed: pip install 'zooserve[platform]'") from exc
     root = Path(str(wheel.locate_file("pytriton/tritonserver")))
@@ -88,33 +93,32 @@ def _python_version() -> str:
 
 
 def _lay_out_backends(root: Path, target: Path, own: Path) -> Path:
-    version, stub = _python_version(), find_stub()
-    laid_out = target / version
-    _mirror(root / "backends" / "python", laid_out / "python")
-    _place(stub, laid_out / "python" / "triton_python_backend_stub")
-    (laid_out / "python" / "triton_python_backend_stub").chmod(0o755)
-    for backend in own.iterdir():
-        if (backend / "model.py").is_file():
-            _mirror(backend, laid_out / backend.name)
-    return laid_out
+    """A folder named by what it holds, made once and never written to again.
 
-
-def _mirror(source: Path, target: Path) -> None:
-    for file in source.rglob("*"):
-        if file.is_file() and "__pycache__" not in file.parts:
-            _place(file, target / file.relative_to(source))
-
-
-def _place(source: Path, target: Path) -> None:
-    """Make `target` equal `source`, never by writing into it.
-
-    Running servers share this folder and have its libraries mapped: copied over in place, every one of them ended with
-    signal 11 at its next page fault.
+    Running servers share it and have its libraries mapped: copied over in place, every one of them ended with signal 11
+    at its next page fault.
     """
-    if target.is_file() and filecmp.cmp(source, target, shallow=False):
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as fresh:
-        pass
-    shutil.copy(source, fresh.name)
-    Path(fresh.name).replace(target)
+    sources = [backend for backend in sorted(own.iterdir()) if (backend / "model.py").is_file()]
+    finished = target / f"{_python_version()}-{_fingerprint(root, sources)}"
+    if finished.is_dir():
+        return finished
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target, prefix=".new-") as scratch:
+        made = Path(scratch) / "backends"
+        shutil.copytree(root / "backends" / "python", made / "python")
+        stub = Path(shutil.copy(find_stub(), made / "python" / "triton_python_backend_stub"))
+        stub.chmod(0o755)
+        for backend in sources:
+            shutil.copytree(backend, made / backend.name, ignore=_NO_CACHES)
+        with suppress(OSError):  # another start was quicker
+            made.rename(finished)
+    return finished
+
+
+def _fingerprint(root: Path, sources: Iterable[Path]) -> str:
+    wheel: str = distribution(_WHEEL).version
+    digest = hashlib.sha256(f"{root}\0{wheel}".encode())
+    for backend in sources:
+        for file in sorted(backend.rglob("*.py")):
+            digest.update(f"{file.relative_to(backend.parent)}\0".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
