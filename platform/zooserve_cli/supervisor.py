@@ -32,7 +32,7 @@ _STOCK_INTERVAL_S = 1.0
 _READY_POLL_S = 0.25
 _READY_TIMEOUT_S = 300.0
 _RAY_HEAD_START_S = 30.0
-_ROUTER_ATTEMPTS = 3
+_START_ATTEMPTS = 3
 # Ray replaces a dead replica by itself; within this time on a busy machine too.
 _RAY_HEALS_S = 90.0
 _ROUTER_STOP_S = 30.0
@@ -110,21 +110,28 @@ class Supervisor:
 
     async def _start_triton(self, server: TritonServer) -> None:
         async with self._step(f"{server.name}: models loaded and warmed"):
-            server.start()
-            timeout_s = getattr(self._plan.settings, server.name).start_timeout_s
-            await asyncio.to_thread(server.wait_until_loaded, timeout_s)
+            settings = getattr(self._plan.settings, server.name)
+            for attempt in range(1, _START_ATTEMPTS + 1):
+                server.start()
+                try:
+                    await asyncio.to_thread(server.wait_until_loaded, settings.start_timeout_s)
+                    return
+                except ServerFailed as failure:
+                    _give_up_or_tell(attempt, failure)
+                    await asyncio.to_thread(server.stop, settings.stop_timeout_s)
+                    await self._end_role(server.name)
 
     async def _start_router(self, http: httpx.AsyncClient) -> None:
         async with self._step("router: every required model ready"):
-            for attempt in range(1, _ROUTER_ATTEMPTS + 1):
+            for attempt in range(1, _START_ATTEMPTS + 1):
                 self._plan.router.start()
                 try:
                     await self._wait_until_ready(http)
                     return
                 except ServerFailed as failure:
-                    if attempt == _ROUTER_ATTEMPTS or self._plan.router.child.pid is not None:
+                    if self._plan.router.child.pid is not None:  # it runs; a model is what is missing
                         raise
-                    _log.warning("router: start %d of %d failed: %s", attempt, _ROUTER_ATTEMPTS, failure)
+                    _give_up_or_tell(attempt, failure)
                     await self._end_role("router")
                     remove_sockets(self._plan.folder)
 
@@ -301,6 +308,12 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """The first error of a group of groups."""
     first = group.exceptions[0]
     return _first(first) if isinstance(first, BaseExceptionGroup) else first
+
+
+def _give_up_or_tell(attempt: int, failure: ServerFailed) -> None:
+    if attempt == _START_ATTEMPTS:
+        raise failure
+    _log.warning("start %d of %d failed: %s", attempt, _START_ATTEMPTS, failure)
 
 
 def _tell_new_faults(server: str, faults: dict[str, str], told: dict[str, str]) -> None:

@@ -1,6 +1,7 @@
 """A server as a child process: started with its log in a file, ended with everything below it."""
 
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -36,12 +37,18 @@ class Child:
         """How it ended; negative is a signal. None while it runs, and before its first start."""
         return self._process.poll() if self._process else None
 
+    @property
+    def silent_s(self) -> float:
+        """Seconds since it last logged anything."""
+        return time.time() - self.log_file.stat().st_mtime
+
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start the process, its output appended to the log."""
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         workdir = self.log_file.parent / f"{self.name}.cwd"
         # Python children have their folder on sys.path: an empty one, so that nothing stray is imported.
         workdir.mkdir(exist_ok=True)
+        self.log_file.touch()
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 command,

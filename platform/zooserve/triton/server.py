@@ -15,6 +15,11 @@ from zooserve.triton.installation import Installation
 __all__ = ["Addresses", "TritonServer"]
 
 
+# The longest pause of a start that went on was 15 s, beside 15 busy neighbours.
+_STALLED_S = 90.0
+_STUB_START_S = 600
+
+
 @dataclass(frozen=True)
 class Addresses:
     """Where one server listens, loopback unless said otherwise."""
@@ -96,6 +101,9 @@ class TritonServer:
             "--load-model=*",
             # Two servers on one machine must not share the stubs' shared-memory names.
             f"--backend-config=python,shm-region-prefix-name={self._shm_prefix}",
+            # After Triton's own 30 s a stub that starts slowly on a busy machine is given up, and the server then waits
+            # for ever for the end of this stub that has meanwhile started (seen in wait4 under StubLauncher::Launch).
+            f"--backend-config=python,stub-timeout-seconds={_STUB_START_S}",
             *self._extra_arguments,
         ]
 
@@ -114,6 +122,10 @@ class TritonServer:
                 raise ServerFailed(f"{self.name}: tritonserver ended while starting.\n{self.log_tail()}")
             if self._answers():
                 return
+            if self._child.silent_s > _STALLED_S:
+                raise ServerFailed(
+                    f"{self.name}: it stopped loading, silent for {_STALLED_S:.0f} s.\n{self.log_tail()}"
+                )
             time.sleep(0.1)
         raise ServerFailed(f"{self.name}: not loaded after {timeout_s:.0f} s.\n{self.log_tail()}")
 

@@ -144,7 +144,7 @@ class Watch:
 
     async def _ask(self, http: httpx.AsyncClient, probe: Probe) -> list[Remedy]:
         try:
-            await self._post(http, probe)
+            await self._post_twice_if_sick(http, probe)
         except _Late as late:
             self.faults[probe.model] = str(late)
             self._note_late(probe.model, str(late))
@@ -156,6 +156,15 @@ class Watch:
             return [Reload(sick, str(failure))] if sick else []
         self._note_well(probe.model)
         return []
+
+    async def _post_twice_if_sick(self, http: httpx.AsyncClient, probe: Probe) -> None:
+        """A stub that got no core for a second is called sick too; a dead one still is when asked again."""
+        try:
+            await self._post(http, probe)
+        except _Failed as failure:
+            if not sick_model(str(failure)):
+                raise
+            await self._post(http, probe)
 
     async def _post(self, http: httpx.AsyncClient, probe: Probe) -> None:
         try:

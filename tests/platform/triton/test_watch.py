@@ -112,6 +112,15 @@ async def test_a_sick_stub_of_a_member_has_the_member_reloaded(
     assert "embed" in watch.faults
 
 
+async def test_a_stub_that_was_only_starved_is_left_alone(
+    watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    answers = iter([httpx.Response(500, json={"error": SICK}), httpx.Response(200, json={})])
+    triton.answers["embed"] = lambda: next(answers)
+    assert await watch.look(http) == []
+    assert watch.faults == {}
+
+
 async def test_a_member_shared_by_two_ensembles_is_reloaded_once(
     watch: Watch, http: httpx.AsyncClient, triton: Triton
 ) -> None:
