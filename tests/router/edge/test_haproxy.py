@@ -11,6 +11,9 @@ from zooserve_router.haproxy import error_answer, hardened, install
 GENERATED = """global
     stats socket /run/x/admin.sock mode 666 level admin expose-fd listeners
 defaults
+    option abortonclose
+    option splice-request
+    option splice-response
     errorfile 502 /run/x/500.http
     errorfile 503 /run/x/500.http
     errorfile 504 /run/x/500.http
@@ -54,6 +57,11 @@ def test_every_error_of_haproxy_itself_is_ours(closed: str) -> None:
 def test_the_python_proxy_is_no_last_resort(closed: str) -> None:
     assert "SERVE_PROXY_ACTOR" not in closed
     assert "SERVE_REPLICA_zooserve-router-abc 127.0.0.1:30000" in closed
+
+
+def test_a_hang_up_is_noticed_since_nothing_is_spliced(closed: str) -> None:
+    assert "splice" not in closed
+    assert "option abortonclose" in closed
 
 
 def test_closing_twice_changes_nothing_more(closed: str) -> None:
