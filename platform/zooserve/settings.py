@@ -40,6 +40,8 @@ class RouterSettings(BaseModel):
     """Zoo tokens of the interactive class that may be in flight in one replica."""
     bulk_tokens_in_flight: Annotated[int, Field(gt=0)] = 262_144
     """Zoo tokens of the bulk class that may be in flight in one replica."""
+    drain_s: Annotated[float, Field(ge=0)] = 10.0
+    """How long answers in flight may take once the router is told to stop; new connections are refused meanwhile."""
     interactive_max_items: Annotated[int, Field(gt=0)] = 16
     """A request with more texts is bulk, unless the caller names the class itself."""
 
