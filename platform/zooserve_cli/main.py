@@ -14,6 +14,7 @@ from zooserve_cli.export import export
 from zooserve_cli.fetch import fetch
 from zooserve_cli.logs import logs
 from zooserve_cli.models import models
+from zooserve_cli.route import route
 from zooserve_cli.status import status
 from zooserve_cli.up import up
 
@@ -28,7 +29,7 @@ app = typer.Typer(
     # Plain help: importing what draws the boxes costs more than everything else together.
     rich_markup_mode=None,
 )
-for command in (up, down, status, doctor, fetch, export, models, logs, demo):
+for command in (up, down, status, doctor, fetch, export, models, logs, demo, route):
     app.command()(command)
 
 

@@ -46,12 +46,16 @@ class RouterProcess:
 
     def start(self) -> None:
         """Start it; it deploys while this returns."""
+        self.child.start(*self.command())
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        """Its command line and environment, its orders and folders made anew."""
         self._ray_runs_file.unlink(missing_ok=True)
         sockets = self.folder.sockets
         make_private(sockets)
         orders = Orders(
             settings=self.settings.model_dump(mode="json"),
-            ray_folder=sockets / "r",
+            sockets=sockets,
             metrics_folder=self.folder.metrics,
             ray_runs_file=self._ray_runs_file,
         )
@@ -59,4 +63,4 @@ class RouterProcess:
         file.write_text(orders.model_dump_json(indent=1), encoding="utf-8")
         inherited = {name: value for name, value in os.environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"}
         added = environment(sockets, self.ports, os.cpu_count() or 1)
-        self.child.start([sys.executable, "-m", "zooserve_router.serve", str(file)], {**inherited, **added})
+        return [sys.executable, "-m", "zooserve_router.serve", str(file)], {**inherited, **added}

@@ -33,8 +33,21 @@ def zooserve(tmp_path: Path) -> Zooserve:
 
 def test_help_names_every_command(zooserve: Zooserve) -> None:
     told = zooserve("--help").stdout
-    for command in ("up", "down", "status", "doctor", "fetch", "export", "models", "logs", "demo"):
+    for command in ("up", "down", "status", "doctor", "fetch", "export", "models", "logs", "demo", "route"):
         assert f" {command} " in told
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({}, "set ZOOSERVE_ZOO__HTTP_PORT and ZOOSERVE_LEAF__GRPC_PORT "),
+        ({"ZOOSERVE_ZOO__HTTP_PORT": "1"}, "set ZOOSERVE_LEAF__GRPC_PORT "),
+    ],
+)
+def test_the_router_alone_asks_where_its_tritons_are(zooserve: Zooserve, given: dict[str, str], named: str) -> None:
+    done = zooserve("route", **given)
+    assert done.returncode == 1
+    assert named in done.stderr
 
 
 def test_help_loads_nothing_heavy() -> None:
