@@ -35,7 +35,7 @@ _RAY_HEAD_START_S = 30.0
 _START_ATTEMPTS = 3
 # Ray replaces a dead replica by itself; within this time on a busy machine too.
 _RAY_HEALS_S = 90.0
-_ROUTER_STOP_S = 30.0
+_RAY_STOP_S = 30.0
 _LEFT_GRACE_S = 3.0
 
 
@@ -225,7 +225,7 @@ class Supervisor:
     async def _restart_router(self, cause: str, http: httpx.AsyncClient) -> None:
         _log.warning("router: restarting: %s", cause)
         self._count_restart("router")
-        await asyncio.to_thread(self._plan.router.child.stop, _ROUTER_STOP_S)
+        await asyncio.to_thread(self._plan.router.child.stop, _RAY_STOP_S)
         await self._end_role("router")
         remove_sockets(self._plan.folder)
         self._plan.router.start()
@@ -272,7 +272,7 @@ class Supervisor:
         _log.info("stopping: router, leaf, zoo")
         self._record()
         plan = self._plan
-        await asyncio.to_thread(plan.router.child.stop, _ROUTER_STOP_S)
+        await asyncio.to_thread(plan.router.child.stop, plan.settings.router.drain_s + _RAY_STOP_S)
         await asyncio.to_thread(plan.leaf.stop, plan.settings.leaf.stop_timeout_s)
         await asyncio.to_thread(plan.zoo.stop, plan.settings.zoo.stop_timeout_s)
         await asyncio.to_thread(self._end_what_is_left)

@@ -6,14 +6,20 @@ answers a missing replica with a plain-text 500. None of that is a setting, but 
 becomes HAProxy in the same process, so that Ray's own watch over it goes on.
 """
 
+import csv
 import os
 import re
 import shlex
+import socket
 import sys
+import time
 from pathlib import Path
 
-__all__ = ["error_answer", "hardened", "install", "launch"]
+__all__ = ["command", "drain", "error_answer", "hardened", "in_flight", "install", "launch"]
 
+_FRONTEND = "http_frontend"
+_DRAIN_POLL_S = 0.05
+_COMMAND_TIMEOUT_S = 2.0
 _UNAVAILABLE = (
     '{"error": {"message": "The router is not available: it is starting, stopping or was restarted. '
     'Try again in a second.", "type": "server_error", "param": null, "code": "backend_unavailable"}, '
@@ -72,6 +78,35 @@ def launch(binary: str, error_file: Path, arguments: list[str]) -> None:
     configuration = Path(arguments[arguments.index("-f") + 1])
     configuration.write_text(hardened(configuration.read_text(), error_file))
     os.execv(binary, [binary, *arguments])  # noqa: S606 (the process becomes HAProxy, no shell)
+
+
+def drain(admin_socket: Path, timeout_s: float) -> bool:
+    """Take no new connections, and wait until every request in flight is answered. False if the time ran out.
+
+    Ray's own shutdown ends HAProxy first, and with it every stream (measured: one second after SIGTERM).
+    """
+    deadline = time.monotonic() + timeout_s
+    command(admin_socket, f"disable frontend {_FRONTEND}")
+    while in_flight(command(admin_socket, "show stat")):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_DRAIN_POLL_S)
+    return True
+
+
+def in_flight(statistics: str) -> int:
+    """The requests that replicas are working on, from the CSV of `show stat`."""
+    rows = csv.DictReader(statistics.lstrip("# ").splitlines())
+    return sum(int(row["scur"] or 0) for row in rows if row["svname"] == "BACKEND" and row["pxname"] != "stats")
+
+
+def command(admin_socket: Path, words: str) -> str:
+    """One command to the admin socket, and its answer."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_COMMAND_TIMEOUT_S)
+        connection.connect(str(admin_socket))
+        connection.sendall(f"{words}\n".encode())
+        return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
 
 if __name__ == "__main__":

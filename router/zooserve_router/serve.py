@@ -10,6 +10,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -39,8 +40,8 @@ class Orders(BaseModel):
 
     settings: dict[str, Any]
     """Settings as JSON, ports and paths filled in."""
-    ray_folder: Path
-    """Ray's session folders and sockets; short, see StateFolder.sockets."""
+    sockets: Path
+    """Ray's and HAProxy's private folder; short, see StateFolder.sockets."""
     metrics_folder: Path
     """prometheus_client's files. Given to the replicas alone: Ray's own processes would write theirs into it."""
     ray_runs_file: Path
@@ -128,16 +129,20 @@ def main(orders_file: Path) -> None:
     """Deploy, stay until SIGTERM or SIGINT, drain, and take Ray down."""
     signals = {signal.SIGTERM, signal.SIGINT}
     orders = Orders.model_validate(json.loads(orders_file.read_text(encoding="utf-8")))
+    settings = Settings(**orders.settings)
     import ray
     from ray import serve
 
     try:
-        start_ray(orders.ray_folder)
+        start_ray(orders.sockets / "r")
         orders.ray_runs_file.touch()
-        deploy(Settings(**orders.settings), orders.metrics_folder, orders.app)
+        deploy(settings, orders.metrics_folder, orders.app)
         # Ray has threads of its own: the signals are blocked here, after it made them, and waited for.
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         signal.sigwait(signals)
+        for admin_socket in orders.sockets.glob("*/admin.sock"):
+            with suppress(OSError):  # HAProxy is gone: nothing is in flight
+                haproxy.drain(admin_socket, settings.router.drain_s)
     finally:
         serve.shutdown()
         ray.shutdown()
