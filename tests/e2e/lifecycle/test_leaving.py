@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from zooserve.processes.identity import Process, descendants, is_alive, process_table, send
@@ -89,6 +90,22 @@ def test_a_signal_to_a_ready_platform_stops_everything(
     assert "Stopped." in output
     assert phase(platform.folder) == "stopped"
     assert_nothing_left(platform, processes)
+
+
+def test_a_stream_in_flight_is_finished_before_the_router_stops(platform_factory: Callable[..., Any]) -> None:
+    platform = platform_factory(ZOOSERVE_ROUTER__DRAIN_S="60")
+    platform.up()
+    essay = [{"role": "user", "content": "Write a long essay about the history of Rome."}]
+    body = {"model": "chat", "messages": essay, "max_tokens": 200, "temperature": 0, "stream": True}
+    with httpx.stream("POST", f"{platform.url}/v1/chat/completions", json=body, timeout=60) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        assert send(Process(platform.state.pid, platform.state.start_time), signal.SIGTERM)
+        eventually(lambda: phase(platform.folder) == "stopping", "it never began to stop")
+        rest = [line for line in lines if line]
+    assert rest[-1] == "data: [DONE]"
+    assert len(rest) > 100
+    eventually(lambda: phase(platform.folder) == "stopped", "it never stopped")
 
 
 def test_a_signal_during_the_start_stops_everything(in_foreground: Callable[[], Any]) -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.e2e
 
 LONG_CHAT = {
     "model": "chat",
-    "messages": [{"role": "user", "content": "Count from one to one hundred in words."}],
+    "messages": [{"role": "user", "content": "Write a long essay about the history of Rome."}],
     "max_tokens": 300,
     "temperature": 0,
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zooserve_router.haproxy import error_answer, hardened, install
+from zooserve_router.haproxy import error_answer, hardened, in_flight, install
 
 # The lines of Ray 2.60's generated configuration that the rules are about.
 GENERATED = """global
@@ -100,3 +100,17 @@ def test_the_launcher_closes_the_file_and_becomes_haproxy(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert "bind 127.0.0.1:1" in configuration.read_text()
     assert sys.executable in launcher.read_text()
+
+
+def test_only_what_replicas_work_on_counts_as_in_flight() -> None:
+    statistics = (
+        "# pxname,svname,qcur,qmax,scur,smax\n"
+        "http_frontend,FRONTEND,,,7,9\n"
+        "http-zooserve,SERVE_REPLICA_a,0,0,2,3\n"
+        "http-zooserve,SERVE_REPLICA_b,0,0,1,3\n"
+        "http-zooserve,BACKEND,0,0,3,6\n"
+        "default_backend,BACKEND,0,0,0,0\n"
+        "stats,BACKEND,0,0,1,1\n"
+    )
+    assert in_flight(statistics) == 3
+    assert in_flight("# pxname,svname,qcur,qmax,scur,smax\n\n") == 0
