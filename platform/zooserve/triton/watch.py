@@ -5,12 +5,13 @@ one short question, unless the model's statistics say that it answered somebody 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
+from zooserve.leaf.metrics import load_in
 from zooserve.settings import WatchSettings
 from zooserve.triton.server import TritonServer
 
@@ -18,6 +19,7 @@ __all__ = ["Probe", "Reload", "Remedy", "Restart", "Watch", "backoff_s", "chat_p
 
 _SICK_STUB = re.compile(r"Stub process '(?P<model>.+?)(?:_\d+_\d+)?' is not healthy")
 _CONTROL_TIMEOUT_S = 120.0
+_METRICS_TIMEOUT_S = 5.0
 _STATISTICS = "(statistics)"
 # A model that is late while others answer may only be starved: a bulk stub at nice 10 beside 14 busy neighbours took
 # more than 15 s for a text. It gets this many times the patience.
@@ -49,6 +51,12 @@ class Probe:
     model: str
     path: str
     body: Mapping[str, Any]
+    progress: Callable[[str], int] | None = None
+    """Reads from the server's metrics page a number that moves while the model works, if it has one.
+
+    A leaf that prefills long prompts lets a probe wait for minutes: it is busy, not hung. Raises LookupError when the
+    page does not have the number.
+    """
 
 
 def text_probe(model: str, rows: int = 1) -> Probe:
@@ -60,7 +68,7 @@ def text_probe(model: str, rows: int = 1) -> Probe:
 def chat_probe(model: str) -> Probe:
     """The leaf's question: one token."""
     body = {"text_input": "Hi", "sampling_param_max_tokens": 1, "sampling_param_exclude_input_from_output": True}
-    return Probe(model, f"/v2/models/{model}/generate_stream", body)
+    return Probe(model, f"/v2/models/{model}/generate_stream", body, lambda page: load_in(page).live_kv_tokens)
 
 
 def sick_model(error: str) -> str | None:
@@ -99,6 +107,7 @@ class Watch:
         self._settings = settings
         self._answered: dict[str, int] = {}
         self._late: dict[str, _Lateness] = {}
+        self._progress: dict[str, int] = {}
         self.faults: dict[str, str] = {}
         """What is wrong with each model that failed its last probe."""
 
@@ -137,6 +146,7 @@ class Watch:
         """The server was started anew: its counters are zero again."""
         self._answered.clear()
         self._late.clear()
+        self._progress.clear()
 
     @property
     def _url(self) -> str:
@@ -147,7 +157,10 @@ class Watch:
             await self._post_twice_if_sick(http, probe)
         except _Late as late:
             self.faults[probe.model] = str(late)
-            self._note_late(probe.model, str(late))
+            if await self._has_moved(http, probe):
+                self._late.pop(probe.model, None)
+            else:
+                self._note_late(probe.model, str(late))
             return []
         except _Failed as failure:
             self._late.pop(probe.model, None)
@@ -156,6 +169,18 @@ class Watch:
             return [Reload(sick, str(failure))] if sick else []
         self._note_well(probe.model)
         return []
+
+    async def _has_moved(self, http: httpx.AsyncClient, probe: Probe) -> bool:
+        """Whether the model worked since the last late probe, by its own metrics."""
+        if probe.progress is None:
+            return False
+        try:
+            page = await http.get(f"http://{self._server.addresses.metrics}/metrics", timeout=_METRICS_TIMEOUT_S)
+            now = probe.progress(page.text)
+        except (httpx.HTTPError, LookupError):
+            return False
+        before, self._progress[probe.model] = self._progress.get(probe.model), now
+        return now != before
 
     async def _post_twice_if_sick(self, http: httpx.AsyncClient, probe: Probe) -> None:
         """A stub that got no core for a second is called sick too; a dead one still is when asked again."""

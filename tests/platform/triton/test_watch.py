@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 
+from zooserve.leaf.engine import Usage
+from zooserve.leaf.metrics import FAMILIES, gauges
 from zooserve.settings import WatchSettings
 from zooserve.triton.server import Addresses
 from zooserve.triton.watch import Reload, Restart, Watch, backoff_s, chat_probe, sick_model, text_probe
@@ -31,6 +33,7 @@ class Triton:
         self.asked: list[str] = []
         self.answers: dict[str, Callable[[], httpx.Response]] = {}
         self.silent = False
+        self.metrics: Callable[[], httpx.Response] = lambda: httpx.Response(404)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if self.silent:
@@ -40,6 +43,8 @@ class Triton:
                 {"name": name, "inference_stats": {"success": {"count": count}}} for name, count in self.counts.items()
             ]
             return httpx.Response(200, json={"model_stats": stats})
+        if request.url.path == "/metrics":
+            return self.metrics()
         self.asked.append(request.url.path)
         model = request.url.path.split("/")[3]
         if model in self.answers:
@@ -236,3 +241,54 @@ def test_probes_are_small() -> None:
     assert len(json.dumps(text_probe("embed").body)) < 200
     assert text_probe("rerank", rows=2).body["inputs"][0]["shape"] == [2, 1]
     assert chat_probe("tensorrt_llm").body["sampling_param_max_tokens"] == 1
+
+
+def leaf_page(live_tokens: int) -> Callable[[], httpx.Response]:
+    usage = Usage(
+        slots=16,
+        active=1,
+        in_prefill=1,
+        waiting=1,
+        kv_tokens=32_768,
+        live_tokens=live_tokens,
+        live_blocks=live_tokens // 32,
+        reused_blocks=0,
+    )
+    lines = [
+        f'{name}{{{FAMILIES[name].label}="{value}",model="tensorrt_llm"}} {number}'
+        for (name, value), number in gauges(usage, 0, 32).items()
+    ]
+    return lambda: httpx.Response(200, text="\n".join(lines))
+
+
+@pytest.fixture
+def leaf_watch(server: Server) -> Watch:
+    return Watch(server, [chat_probe("tensorrt_llm")], WatchSettings(patience=2))
+
+
+async def test_a_leaf_that_is_late_but_works_is_not_restarted(
+    leaf_watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    triton.answers["tensorrt_llm"] = late
+    for live_tokens in range(256, 2048, 256):
+        triton.metrics = leaf_page(live_tokens)
+        assert await leaf_watch.look(http) == []
+    assert "no answer" in leaf_watch.faults["tensorrt_llm"]
+
+
+async def test_a_leaf_that_is_late_and_stands_still_is_hung(
+    leaf_watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    triton.answers["tensorrt_llm"] = late
+    triton.metrics = leaf_page(256)
+    looks = [await leaf_watch.look(http) for _ in range(3)]
+    assert looks[:2] == [[], []]
+    assert [type(remedy) for remedy in looks[2]] == [Restart]
+
+
+async def test_a_leaf_without_metrics_is_judged_by_its_answers_alone(
+    leaf_watch: Watch, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    triton.answers["tensorrt_llm"] = late
+    looks = [await leaf_watch.look(http) for _ in range(2)]
+    assert [type(remedy) for remedy in looks[1]] == [Restart]
