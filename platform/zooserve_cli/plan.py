@@ -61,7 +61,7 @@ def _triton_with_ports(triton: TritonSettings, name: str) -> TritonSettings:
 def own_backends() -> Path:
     """Our Python-based Triton backends: beside the package in a checkout, inside it in a wheel."""
     package = Path(str(files("zooserve")))
-    beside = package.parent / "triton" / "backends"
+    beside = package.parent / "triton-backends"
     return beside if beside.is_dir() else package / "_backends"
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from zooserve.errors import NotRunning
+from zooserve.processes.identity import age_s
 from zooserve.processes.records import ProcessRecords, Record
 from zooserve.processes.state import PlatformState, StateFolder
 from zooserve.settings import Settings
@@ -44,12 +45,13 @@ def _servers(state: PlatformState, records: list[Record]) -> list[dict[str, Any]
         "zoo": f"http://{state.zoo_http}",
         "leaf": f"http://{state.leaf_http}",
     }
-    pids = {record.role: record.pid for record in records}
+    own = {record.role: record.process for record in records}
     return [
         {
             "name": name,
-            "pid": pids.get(name),
+            "pid": own[name].pid if name in own else None,
             "address": address,
+            "uptime_s": round(age_s(own[name]), 1) if name in own else None,
             "processes": sum(record.role.split()[0] == name for record in records),
             "restarts": state.restarts.get(name, 0),
         }
@@ -71,10 +73,12 @@ def _print(state: PlatformState, servers: list[dict[str, Any]], health: Any) -> 
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for column in ("server", "pid", "address", "processes", "restarts"):
+    for column in ("server", "pid", "address", "up for", "processes", "restarts"):
         table.add_column(column)
     for server in servers:
-        table.add_row(*(str(server[key] if server[key] is not None else "-") for key in server))
+        uptime = _for_humans(server["uptime_s"]) if server["uptime_s"] is not None else "-"
+        cells = (server["name"], server["pid"] or "-", server["address"], uptime, server["processes"])
+        table.add_row(*map(str, (*cells, server["restarts"])))
     out = Console(highlight=False)
     out.print(f"{state.phase}, up for {_for_humans(time.time() - state.started_at)}\n")
     out.print(table)

@@ -32,6 +32,13 @@ def test_no_module_lies_loose_in_a_component() -> None:
     assert not [path for name in COMPONENTS for path in (ROOT / name).glob("*.py")]
 
 
+def test_no_folder_beside_our_packages_is_taken_for_a_foreign_one() -> None:
+    """An editable install puts the components on the import path: a folder `triton` there breaks torch."""
+    beside = {path.name for name in COMPONENTS for path in (ROOT / name).iterdir() if path.is_dir()}
+    foreign = {"triton", "ray", "torch", "onnx", "onnxruntime", "grpc", "prometheus_client", "opentelemetry"}
+    assert not beside & foreign
+
+
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_every_component_explains_itself(name: str) -> None:
     assert (ROOT / name / "README.md").is_file()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 __all__ = [
     "Process",
+    "age_s",
     "boot_id",
     "command_of",
     "descendants",
@@ -40,6 +41,12 @@ class _Stat:
     parent: int
     state: str
     start_time: int
+
+
+def age_s(process: Process) -> float:
+    """How long it has been running."""
+    since_boot = float((_PROC / "uptime").read_text().split()[0])
+    return since_boot - process.start_time / os.sysconf("SC_CLK_TCK")
 
 
 def boot_id() -> str:

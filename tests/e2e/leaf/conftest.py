@@ -139,7 +139,7 @@ def start_leaf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
     with ExitStack() as stack:
 
         def start(name: str) -> Leaf:
-            installation = find_installation(folder / "cache", ROOT / "platform" / "triton" / "backends")
+            installation = find_installation(folder / "cache", ROOT / "platform" / "triton-backends")
             addresses = Addresses("127.0.0.1", *free_ports(3))
             server = TritonServer(name, installation, version.parents[1], addresses, folder / f"{name}.log")
             stack.callback(server.stop, 15)

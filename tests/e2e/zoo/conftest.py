@@ -101,7 +101,7 @@ def start_zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     with ExitStack() as stack:
 
         def start(name: str, repository: Path) -> Zoo:
-            installation = find_installation(folder / "cache", ROOT / "platform" / "triton" / "backends")
+            installation = find_installation(folder / "cache", ROOT / "platform" / "triton-backends")
             addresses = Addresses("127.0.0.1", *free_ports(3))
             server = TritonServer(name, installation, repository, addresses, folder / f"{name}.log")
             stack.callback(server.stop, 15)

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-BACKEND = Path(__file__).parents[3] / "platform" / "triton" / "backends" / "onnxruntime"
+BACKEND = Path(__file__).parents[3] / "platform" / "triton-backends" / "onnxruntime"
 
 # At the end, as the stub has it: the folder is called like a package that must win over it.
 sys.path.append(str(BACKEND))
