@@ -7,7 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from zooserve.processes.identity import Process, command_of, descendants, end, find, is_alive, process_table, send
+from zooserve.processes.identity import (
+    Process,
+    age_s,
+    command_of,
+    descendants,
+    end,
+    find,
+    is_alive,
+    process_table,
+    send,
+)
 
 WAITING = "import sys; sys.stdin.read()"
 STUBBORN = (
@@ -51,6 +61,13 @@ def test_a_process_is_known_by_pid_and_start_time() -> None:
     assert me is not None
     assert is_alive(me)
     assert not is_alive(replace(me, start_time=me.start_time - 1))
+
+
+def test_the_age_of_a_new_process_is_small_and_grows(started: Started) -> None:
+    process = started(WAITING)
+    young = age_s(process)
+    assert -0.02 <= young < 60
+    assert age_s(process) >= young
 
 
 def test_a_zombie_does_not_count_as_alive(started: Started) -> None:
