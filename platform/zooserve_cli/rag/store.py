@@ -60,7 +60,7 @@ class Store:
         """On a Qdrant server. Raises NotRunning when it does not answer, BackendFailed when it refuses."""
         from qdrant_client import QdrantClient
 
-        store = cls(QdrantClient(url=url, api_key=api_key, timeout=30), url)
+        store = cls(QdrantClient(url=url, api_key=api_key, timeout=30, check_compatibility=False), url)
         store._reach()
         return store
 
