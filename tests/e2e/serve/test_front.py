@@ -87,3 +87,11 @@ def test_status_tells_servers_and_models(platform: Any) -> None:
     assert body["health"]["status"] == "ready"
     models = json.loads(platform.zooserve("models", "--json").stdout)
     assert all(model["ready"] for model in models)
+
+
+def test_a_head_that_haproxy_refuses_itself_is_refused_in_json(platform: Any) -> None:
+    answer = httpx.post(
+        f"{platform.url}/v1/embeddings", json={"model": "embed", "input": "hi"}, headers={"x-long": "a" * 40_000}
+    )
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "malformed_request"

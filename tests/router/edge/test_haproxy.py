@@ -25,6 +25,8 @@ backend http-zooserve
     server SERVE_REPLICA_zooserve-router-abc 127.0.0.1:30000 check observe layer4 error-limit 3 on-error mark-down
     # Fallback to head node's Serve proxy when no ingress replicas are available
     server SERVE_PROXY_ACTOR-fallback-0f 127.0.0.1:8500 check backup
+backend default_backend
+    http-request return status 404 content-type text/plain lf-string "Path \\'%[path]\\' not found."
 listen stats
   bind *:8404
 """
@@ -32,7 +34,7 @@ listen stats
 
 @pytest.fixture
 def closed() -> str:
-    return hardened(GENERATED, Path("/run/x/503.http"))
+    return hardened(GENERATED, Path("/run/x"))
 
 
 def test_exporter_and_statistics_listen_on_loopback_only(closed: str) -> None:
@@ -51,7 +53,12 @@ def test_the_admin_socket_is_its_owners_alone(closed: str) -> None:
 
 def test_every_error_of_haproxy_itself_is_ours(closed: str) -> None:
     assert closed.count('"/run/x/503.http"') == 3
+    assert '    errorfile 400 "/run/x/400.http"\n    errorfile 408 "/run/x/408.http"\n' in closed
     assert "500.http" not in closed
+
+
+def test_an_app_that_is_not_deployed_yet_is_unavailable_not_missing(closed: str) -> None:
+    assert "backend default_backend\n    http-request deny deny_status 503\n" in closed
 
 
 def test_the_python_proxy_is_no_last_resort(closed: str) -> None:
@@ -65,7 +72,7 @@ def test_a_hang_up_is_noticed_since_nothing_is_spliced(closed: str) -> None:
 
 
 def test_closing_twice_changes_nothing_more(closed: str) -> None:
-    assert hardened(closed, Path("/run/x/503.http")) == closed
+    assert hardened(closed, Path("/run/x")) == closed
 
 
 def test_ray_still_writes_the_lines_that_the_rules_look_for() -> None:
@@ -75,15 +82,19 @@ def test_ray_still_writes_the_lines_that_the_rules_look_for() -> None:
     assert "bind :{{ config.metrics_port }}" in text
     assert "bind *:{{ config.stats_port }}" in text
     assert text.count("errorfile 50") == 3
+    assert "http-request return status 404 content-type text/plain" in text
     assert "server {{ backend.fallback_server.name }}" in text
 
 
-def test_the_answer_without_a_replica_is_json_of_the_stated_length() -> None:
-    head, _, body = error_answer().partition("\r\n\r\n")
-    assert head.startswith("HTTP/1.1 503 ")
+@pytest.mark.parametrize(
+    ("status", "code"), [(400, "malformed_request"), (408, "request_timeout"), (503, "backend_unavailable")]
+)
+def test_an_answer_of_haproxy_itself_is_json_of_the_stated_length(status: int, code: str) -> None:
+    head, _, body = error_answer(status).partition("\r\n\r\n")
+    assert head.startswith(f"HTTP/1.1 {status} ")
     assert f"Content-Length: {len(body.encode())}" in head
     parsed = json.loads(body)
-    assert parsed["error"]["code"] == "backend_unavailable"
+    assert parsed["error"]["code"] == code
     assert parsed["message"] == parsed["error"]["message"]
 
 
@@ -92,7 +103,7 @@ def test_the_launcher_closes_the_file_and_becomes_haproxy(tmp_path: Path) -> Non
     configuration = tmp_path / "haproxy.cfg"
     configuration.write_text(
         "global\n    maxconn 10\ndefaults\n    mode http\n    timeout client 1s\n    timeout server 1s\n"
-        "    timeout connect 1s\n    errorfile 503 /nowhere/500.http\nfrontend f\n    bind :1\n"
+        "    timeout connect 1s\n    errorfile 502 /nowhere/500.http\nfrontend f\n    bind :1\n"
     )
     done = subprocess.run(
         [launcher, "-c", "-f", configuration], capture_output=True, text=True, timeout=30, check=False
