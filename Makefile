@@ -22,14 +22,12 @@ down: $(VENV)/.platform ## stop what runs, reap what a killed one left
 demo: $(VENV)/.platform ## the RAG round trip against a running platform
 	@$(BIN)/zooserve demo
 
-test: $(VENV)/.dev ## every test; the end-to-end ones start the real servers
-	@$(BIN)/zooserve fetch
-	@$(PYTEST) -n 2 --dist loadgroup -m 'not soak'
+test: test-unit test-e2e ## every test; the end-to-end ones start the real servers
 
-test-unit: $(VENV)/.dev ## the tests that need no server
+test-unit: $(VENV)/.dev ## the tests that need no server, in parallel
 	@$(PYTEST) -n 2 -m 'not e2e and not soak'
 
-test-e2e: $(VENV)/.dev ## the tests against the real servers only
+test-e2e: $(VENV)/.dev ## the tests against the real servers, one after the other: they share one platform
 	@$(BIN)/zooserve fetch
 	@$(PYTEST) -m 'e2e and not soak'
 

@@ -156,11 +156,10 @@ def _remove(platform: Platform) -> None:
     shutil.rmtree(platform.folder.root, ignore_errors=True)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """End-to-end tests all go to one worker, so that one platform runs; those of life and death before it starts."""
+    """Every test here is end to end; those of life and death come before the shared platform starts."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.xdist_group("e2e"))
+            item.add_marker(pytest.mark.e2e)
     items.sort(key=lambda item: item.path.is_relative_to(here) and not item.path.is_relative_to(here / "lifecycle"))
