@@ -1,7 +1,9 @@
 """Closed-loop load over loopback: N clients, each sending its next request when the last one is answered."""
 
+import argparse
 import asyncio
 import itertools
+import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +13,20 @@ import aiohttp
 import numpy as np
 from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
 
-__all__ = ["Call", "Measured", "direct_embed", "embeddings_call", "percentile", "run_load", "texts_of_words"]
+from zooserve.processes.state import StateFolder
+from zooserve.settings import Settings
+
+__all__ = [
+    "Call",
+    "Measured",
+    "add_addresses",
+    "direct_embed",
+    "embeddings_call",
+    "one_by_one",
+    "percentile",
+    "run_load",
+    "texts_of_words",
+]
 
 WORDS = (
     "query index vector model server batch token latency cache request answer document search rank score "
@@ -46,6 +61,18 @@ class Measured:
         return percentile(self.latencies_s, quantile) * 1000
 
 
+def add_addresses(parser: argparse.ArgumentParser) -> None:
+    """--router, --zoo and --zoo-metrics; left out, those of the platform that runs from the state folder."""
+    state = StateFolder(Settings().resolved().state_dir).read_state()
+    running = state if state is not None and state.is_running else None
+    for name, running_at, text in (
+        ("--router", f"http://{running.router}" if running else None, "the router's base URL"),
+        ("--zoo", running.zoo_http if running else None, "host:port of Triton's HTTP endpoint"),
+        ("--zoo-metrics", running.zoo_metrics if running else None, "host:port of Triton's metrics endpoint"),
+    ):
+        parser.add_argument(name, default=running_at, required=running_at is None, help=text)
+
+
 def percentile(values: Sequence[float], quantile: float) -> float:
     """The value below which that share of the values lies; the median by `statistics` for 0.5."""
     if quantile == 0.5:
@@ -61,8 +88,6 @@ def texts_of_words(words: int, count: int, seed: int = 7) -> list[str]:
 
 def embeddings_call(router: str, text: str) -> Call:
     """One text to /v1/embeddings as openai-python sends it (base64)."""
-    import json
-
     body = json.dumps({"model": "embed", "input": text, "encoding_format": "base64"}).encode()
     return Call(f"{router}/v1/embeddings", body, {"Content-Type": "application/json"})
 

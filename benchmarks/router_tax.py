@@ -7,7 +7,16 @@ import argparse
 import asyncio
 import json
 
-from load import Measured, direct_embed, embeddings_call, one_by_one, percentile, run_load, texts_of_words
+from load import (
+    Measured,
+    add_addresses,
+    direct_embed,
+    embeddings_call,
+    one_by_one,
+    percentile,
+    run_load,
+    texts_of_words,
+)
 
 
 async def measure(router: str, zoo: str, count: int, seconds: float, rounds: int) -> dict[str, float]:
@@ -54,8 +63,7 @@ def table(found: dict[str, float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--router", required=True)
-    parser.add_argument("--zoo", required=True, help="host:port of Triton's HTTP endpoint")
+    add_addresses(parser)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,143 +1,175 @@
 """Embedding throughput at 64 single-text clients: router, ensemble called directly, raw ONNX Runtime, interleaved.
 
-Raw ONNX Runtime runs in this process on the same file, texts and cores while the servers idle: it tokenizes, pads to
-the bucket and runs batches of 32. Mean batch sizes come from Triton's statistics, before and after each round.
+Raw ONNX Runtime runs in this process on the same file, texts and cores while the servers idle: rows of one bucket, in
+batches of 32, already tokenized. `per call` is Triton's own statistic, before and after each round: requests that it
+handed to the encoder at once. `per run` counts rows per run of ONNX Runtime: a call with texts of several buckets
+takes a run for each.
 
-    python benchmarks/throughput.py --router http://127.0.0.1:8000 --zoo 127.0.0.1:8001
+    python benchmarks/throughput.py [--router URL --zoo HOST:PORT --zoo-metrics HOST:PORT]
 """
 
 import argparse
 import asyncio
 import json
+import random
 import time
 import urllib.request
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from load import Call, direct_embed, embeddings_call, run_load, texts_of_words
+from load import Call, add_addresses, direct_embed, embeddings_call, run_load, texts_of_words
 
-BUCKETS = (16, 32, 64, 128, 256)
-ENCODER = Path(__file__).parents[1] / "model_repository/zoo/embed_encoder/1/model.onnx"
-TOKENIZER = Path(__file__).parents[1] / "model_repository/zoo/embed_tokenizer/1/tokenizer.json"
+from zooserve_ensembles.buckets import BUCKETS, padded
+
+REPOSITORY = Path(__file__).parents[1] / "model_repository/zoo"
+BATCH = 32
+TEXTS = 320
 
 MIXES = {
     "one bucket (20 words)": [20],
-    "mixed lengths (8, 20, 40, 80 words)": [8, 20, 40, 80],
+    "mixed (8, 22, 45, 90, 180 words)": [8, 22, 45, 90, 180],
 }
 
 
 class RawEncoder:
-    """ONNX Runtime with its default threads, nothing between it and the texts."""
+    """ONNX Runtime with its defaults, nothing between it and the token ids."""
 
     def __init__(self) -> None:
         import onnxruntime
         from tokenizers import Tokenizer
 
-        self._session = onnxruntime.InferenceSession(str(ENCODER), providers=["CPUExecutionProvider"])
-        self._tokenizer = Tokenizer.from_file(str(TOKENIZER))
+        path = str(REPOSITORY / "embed_encoder/1/model.onnx")
+        self._session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        self._tokenizer = Tokenizer.from_file(str(REPOSITORY / "embed_tokenizer/1/tokenizer.json"))
         self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(256)
+        self._tokenizer.enable_truncation(BUCKETS[-1])
 
-    def texts_per_second(self, texts: list[str], seconds: float, batch: int = 32) -> float:
-        """Sorted by length, in batches, round and round for `seconds`."""
-        ordered = sorted(texts, key=len)
+    def texts_per_second(self, texts: Sequence[str], seconds: float) -> float:
+        """Batches of the sorted texts in random order, each as often as the others, for about `seconds`."""
+        rows = sorted((encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))), key=len)
+        batches = [padded(rows[start : start + BATCH])[:2] for start in range(0, len(rows), BATCH)]
         done, started = 0, time.perf_counter()
         while time.perf_counter() - started < seconds:
-            first = done % len(ordered)
-            done += self._embed(ordered[first : first + batch])
+            for ids, mask in random.sample(batches, len(batches)):
+                self._session.run(["sentence_embedding"], {"input_ids": ids, "attention_mask": mask})
+                done += len(ids)
         return done / (time.perf_counter() - started)
 
-    def _embed(self, texts: list[str]) -> int:
-        encoded = self._tokenizer.encode_batch(texts)
-        longest = max(len(row.ids) for row in encoded)
-        length = next(bucket for bucket in BUCKETS if bucket >= longest)
-        ids = np.zeros((len(texts), length), np.int64)
-        mask = np.zeros((len(texts), length), np.int64)
-        for row, one in enumerate(encoded):
-            ids[row, : len(one.ids)] = one.ids
-            mask[row, : len(one.ids)] = 1
-        self._session.run(["sentence_embedding"], {"input_ids": ids, "attention_mask": mask})
-        return len(texts)
+
+@dataclass(frozen=True)
+class Counts:
+    """The interactive encoder's counters at one moment."""
+
+    rows: int
+    calls: int
+    runs: int
 
 
-def encoder_counts(zoo: str) -> tuple[int, int]:
-    """(inferences, executions) of the interactive encoder since it was loaded."""
+@dataclass(frozen=True)
+class Served:
+    """One path under load, over all rounds."""
+
+    per_s: float
+    p95_ms: float
+    rows_per_call: float
+    rows_per_run: float
+    failed: int
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One mix of lengths on every path."""
+
+    mix: str
+    raw_per_s: float
+    direct: Served
+    router: Served
+
+
+def counts(zoo: str, metrics: str) -> Counts:
+    """Read them from Triton's statistics and its metrics page."""
     with urllib.request.urlopen(f"http://{zoo}/v2/models/embed_encoder/stats", timeout=10) as answer:
         stats = json.load(answer)["model_stats"][0]
-    return int(stats["inference_count"]), int(stats["execution_count"])
+    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    runs = next(line for line in lines if line.startswith('zooserve_onnx_runs{model="embed_encoder"'))
+    return Counts(stats["inference_count"], stats["execution_count"], int(float(runs.rpartition(" ")[2])))
 
 
-def loaded(calls: list[Call], zoo: str, concurrency: int, seconds: float) -> tuple[float, float, int]:
-    """(requests per second, mean batch in the encoder, failures) of one round."""
-    before = encoder_counts(zoo)
-    measured = asyncio.run(run_load(calls, concurrency, seconds))
-    after = encoder_counts(zoo)
-    mean_batch = (after[0] - before[0]) / max(1, after[1] - before[1])
-    return measured.per_second, mean_batch, measured.failed
+class Loaded:
+    """Adds up what one path did, round by round."""
+
+    def __init__(self, calls: Sequence[Call], given: argparse.Namespace) -> None:
+        self._calls = calls
+        self._given = given
+        self._rates: list[float] = []
+        self._latencies: list[float] = []
+        self._moved = np.zeros(3)
+        self._failed = 0
+
+    def round(self) -> None:
+        """One more round of load."""
+        given = self._given
+        before = counts(given.zoo, given.zoo_metrics)
+        measured = asyncio.run(run_load(self._calls, given.concurrency, given.seconds))
+        after = counts(given.zoo, given.zoo_metrics)
+        self._moved += np.subtract((after.rows, after.calls, after.runs), (before.rows, before.calls, before.runs))
+        self._rates.append(measured.per_second)
+        self._latencies += measured.latencies_s
+        self._failed += measured.failed
+
+    def served(self) -> Served:
+        """What all rounds came to."""
+        rows, calls, runs = self._moved
+        p95_ms = float(np.quantile(self._latencies, 0.95)) * 1000
+        return Served(float(np.median(self._rates)), p95_ms, rows / calls, rows / runs, self._failed)
 
 
-def measure(router: str, zoo: str, concurrency: int, seconds: float, rounds: int) -> list[dict[str, float | str]]:
-    """One row per mix of lengths, every path in every round."""
-    raw = RawEncoder()
-    rows: list[dict[str, float | str]] = []
-    for mix, lengths in MIXES.items():
-        texts = [text for words in lengths for text in texts_of_words(words, 256 // len(lengths))]
-        np.random.default_rng(3).shuffle(texts)
-        through = [embeddings_call(router, text) for text in texts]
-        direct = [direct_embed(zoo, text) for text in texts]
-        found = np.zeros((rounds, 5))
-        failures = 0
-        for index in range(rounds):
-            found[index, 0] = raw.texts_per_second(texts, seconds)
-            for column, calls in ((1, direct), (3, through)):
-                per_second, mean_batch, failed = loaded(calls, zoo, concurrency, seconds)
-                found[index, column : column + 2] = per_second, mean_batch
-                failures += failed
-        raw_rate, direct_rate, direct_batch, router_rate, router_batch = found.mean(axis=0)
-        rows.append(
-            {
-                "mix": mix,
-                "raw_per_s": raw_rate,
-                "direct_per_s": direct_rate,
-                "direct_mean_batch": direct_batch,
-                "router_per_s": router_rate,
-                "router_mean_batch": router_batch,
-                "direct_over_raw": direct_rate / raw_rate,
-                "router_over_raw": router_rate / raw_rate,
-                "failed": float(failures),
-            }
-        )
-    return rows
+def compared(mix: str, lengths: list[int], raw: RawEncoder, given: argparse.Namespace) -> Compared:
+    """Every path in every round, the medians of the rounds compared."""
+    texts = [text for words in lengths for text in texts_of_words(words, TEXTS // len(lengths))]
+    np.random.default_rng(3).shuffle(texts)
+    direct = Loaded([direct_embed(given.zoo, text) for text in texts], given)
+    router = Loaded([embeddings_call(given.router, text) for text in texts], given)
+    bare = []
+    for _ in range(given.rounds):
+        bare.append(raw.texts_per_second(texts, given.seconds))
+        direct.round()
+        router.round()
+    return Compared(mix, float(np.median(bare)), direct.served(), router.served())
 
 
-def table(rows: list[dict[str, float | str]], concurrency: int) -> str:
+def table(rows: Sequence[Compared], concurrency: int) -> str:
     """The figures as a Markdown table."""
     lines = [
-        f"{concurrency} single-text clients; texts/s and, in brackets, the ratio to raw ONNX Runtime in the same run",
+        f"{concurrency} single-text clients",
         "",
-        "| texts | raw | ensemble directly | mean batch | through the router | mean batch | failed |",
-        "|---|---|---|---|---|---|---|",
+        "| texts | path | texts/s | of raw | p95, ms | rows per call | rows per run | failed |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    lines += [
-        f"| {row['mix']} | {row['raw_per_s']:.0f} | {row['direct_per_s']:.0f} ({row['direct_over_raw']:.2f}) "
-        f"| {row['direct_mean_batch']:.1f} | {row['router_per_s']:.0f} ({row['router_over_raw']:.2f}) "
-        f"| {row['router_mean_batch']:.1f} | {row['failed']:.0f} |"
-        for row in rows
-    ]
+    for row in rows:
+        lines.append(f"| {row.mix} | raw ONNX Runtime | {row.raw_per_s:.0f} | 1 | | | {BATCH} | |")
+        for name, served in (("ensemble directly", row.direct), ("through the router", row.router)):
+            lines.append(
+                f"| | {name} | {served.per_s:.0f} | {served.per_s / row.raw_per_s:.2f} | {served.p95_ms:.0f} "
+                f"| {served.rows_per_call:.1f} | {served.rows_per_run:.1f} | {served.failed} |"
+            )
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--router", required=True)
-    parser.add_argument("--zoo", required=True, help="host:port of Triton's HTTP endpoint")
+    add_addresses(parser)
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    rows = measure(given.router, given.zoo, given.concurrency, given.seconds, given.rounds)
-    print(json.dumps(rows) if given.json else table(rows, given.concurrency))
+    raw = RawEncoder()
+    rows = [compared(mix, lengths, raw, given) for mix, lengths in MIXES.items()]
+    print(json.dumps([asdict(row) for row in rows]) if given.json else table(rows, given.concurrency))
 
 
 if __name__ == "__main__":
