@@ -82,8 +82,6 @@ class Settings(BaseSettings):
     leaf: TritonSettings = TritonSettings()
     router: RouterSettings = RouterSettings()
     watch: WatchSettings = WatchSettings()
-    otlp_endpoint: str | None = None
-    """OTLP/HTTP base address for traces, such as http://localhost:4318; unset: no export."""
 
     def resolved(self) -> "Settings":
         """The same settings with every path absolute, for handing to another process."""
