@@ -25,6 +25,7 @@ demo: $(VENV)/.platform ## the RAG round trip against a running platform
 test: test-unit test-e2e ## every test; the end-to-end ones start the real servers
 
 test-unit: $(VENV)/.dev ## the tests that need no server, in parallel
+	@$(BIN)/zooserve fetch
 	@$(PYTEST) -n 2 -m 'not e2e and not soak'
 
 test-e2e: $(VENV)/.dev ## the tests against the real servers, one after the other: they share one platform
