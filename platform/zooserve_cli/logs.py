@@ -1,12 +1,11 @@
 """`zooserve logs`: the end of a server's log, and what is added to it."""
 
 import time
-from pathlib import Path
-from typing import Annotated
+from collections import deque
+from typing import Annotated, TextIO
 
 import typer
 
-from zooserve.processes.child import tail
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings
 
@@ -26,17 +25,17 @@ def logs(
     if not file.is_file():
         there = ", ".join(sorted(path.stem for path in folder.logs.glob("*.log"))) or "none yet"
         raise typer.BadParameter(f"there is no log named {name!r} (there are: {there})", param_hint="NAME")
-    for line in tail(file, lines) if lines else ():
-        typer.echo(line)
-    if follow:
-        _follow(file)
-
-
-def _follow(file: Path) -> None:
     with file.open(encoding="utf-8", errors="replace") as log:
-        log.seek(0, 2)
-        while True:
-            if added := log.read():
-                typer.echo(added, nl=False)
-            else:
-                time.sleep(_POLL_S)
+        # One reading of the file: what is added after its end here is what `follow` goes on with.
+        for line in deque(log, maxlen=lines):
+            typer.echo(line, nl=False)
+        if follow:
+            _follow(log)
+
+
+def _follow(log: TextIO) -> None:
+    while True:
+        if added := log.read():
+            typer.echo(added, nl=False)
+        else:
+            time.sleep(_POLL_S)
