@@ -20,6 +20,7 @@
         ├── PortTaken            another process listens there
         ├── AlreadyRunning       this state folder belongs to a running platform
         ├── NotRunning           no platform runs from this state folder
+        ├── LockFault            the weights lock cannot be used
         ├── MissingPart          a binary, library or weight is not there
         ├── WrongHash            a file is not the one that was pinned
         ├── DownloadFailed       a package could not be fetched whole
@@ -43,6 +44,7 @@ __all__ = [
     "ExportFailed",
     "InputTooLong",
     "InternalError",
+    "LockFault",
     "MethodNotAllowed",
     "MissingPart",
     "ModelNotFound",
@@ -183,6 +185,10 @@ class AlreadyRunning(SetupError):
 
 class NotRunning(SetupError):
     """No platform runs from this state folder."""
+
+
+class LockFault(SetupError):
+    """The weights lock cannot be used; the message names the file, the line and the field."""
 
 
 class MissingPart(SetupError):

@@ -7,13 +7,9 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from zooserve.catalogue import line_of
-from zooserve.errors import SetupError
+from zooserve.errors import LockFault
 
-__all__ = ["Build", "File", "LockFault", "Package", "WeightsLock", "load_lock"]
-
-
-class LockFault(SetupError):
-    """The weights lock cannot be used; the message names the file, the line and the field."""
+__all__ = ["Build", "File", "Package", "WeightsLock", "load_lock"]
 
 
 def _stays_inside(path: str) -> str:

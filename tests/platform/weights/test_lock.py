@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from zooserve.weights.lock import LockFault, load_lock
+from zooserve.errors import LockFault
+from zooserve.weights.lock import load_lock
 
 ROOT = Path(__file__).parents[3]
 GOOD = f"""\
