@@ -8,7 +8,7 @@ UV_VERSION := 0.13.9
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo test test-unit test-e2e check format lint types layers generated lock bench soak clean
+.PHONY: help up down demo test test-unit test-e2e test-export check format lint types layers generated lock bench soak clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,11 +26,11 @@ test: test-unit test-e2e ## every test; the end-to-end ones start the real serve
 
 test-unit: $(VENV)/.dev ## the tests that need no server, in parallel
 	@$(BIN)/zooserve fetch
-	@$(PYTEST) -n 2 -m 'not e2e and not soak'
+	@$(PYTEST) -n 2 -m 'not e2e'
 
 test-e2e: $(VENV)/.dev ## the tests against the real servers, one after the other: they share one platform
 	@$(BIN)/zooserve fetch
-	@$(PYTEST) -m 'e2e and not soak'
+	@$(PYTEST) -m e2e
 
 check: lint types layers generated ## what CI checks before the tests
 
@@ -52,28 +52,37 @@ format: $(VENV)/.dev ## format and fix what can be fixed
 bench: $(VENV)/.dev ## the benchmarks of benchmarks/README.md against a platform of their own
 	@$(BIN)/python benchmarks/run.py
 
-soak: $(VENV)/.dev ## the long tests
-	@$(PYTEST) -m soak
+soak: $(VENV)/.dev ## a thousand chats whose clients hang up: does the leaf come to rest, does a process grow
+	@$(BIN)/python benchmarks/run.py --only chat_hangups
+
+test-export: ## the tests of `zooserve export`, in an environment of their own with torch (a GB or more)
+	@test -d .venv-export || $(PYTHON) -m venv .venv-export
+	@.venv-export/bin/python -m pip install -q --disable-pip-version-check torch==2.13.0
+	@.venv-export/bin/python -m pip install -q --disable-pip-version-check -e '.[platform,export,dev]'
+	@.venv-export/bin/python -m pytest -m export
 
 lock: $(VENV)/.uv ## recompile the hash-pinned requirement files
 	@for target in sdk: platform:platform gpu:gpu export:platform,export dev:platform,dev; do \
 	$(UV) pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
 	$$(echo $${target#*:} | tr ',' '\n' | sed 's/^/--extra /;/^--extra $$/d') pyproject.toml -o requirements/$${target%%:*}.lock || exit 1; done
+	@printf 'hatchling>=1.27,<2\nuv==$(UV_VERSION)\n' | $(UV) pip compile -q --universal --generate-hashes \
+	--no-emit-index-url --no-header --python-version 3.11 - -o requirements/bootstrap.lock
 
 clean: ## remove the virtual environment and caches of this checkout
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
 
 $(VENV)/.uv:
 	@test -n "$(PYTHON)" || { echo "zooserve needs Python 3.11 or 3.12: install one, or run 'make PYTHON=/path/to/python3.12 up'"; exit 1; }
+	@sh platform/deploy/prerequisites.sh $(PYTHON)
 	@echo "Making a virtual environment with $$($(PYTHON) --version)"
-	@$(PYTHON) -m venv $(VENV) || { echo "Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION)
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements/bootstrap.lock
 	@touch $@
 
 $(VENV)/.platform: $(VENV)/.uv requirements/platform.lock pyproject.toml
 	@echo "Installing the platform from requirements/platform.lock"
 	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements/platform.lock
-	@$(UV) pip install -q --python $(BIN)/python --no-deps -e .
+	@$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.platform requirements/dev.lock

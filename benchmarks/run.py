@@ -39,10 +39,13 @@ def platform() -> Iterator[Mapping[str, str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="a minute or two, to see that they work")
+    parser.add_argument("--only", choices=[Path(name).stem for name in SHORT], help="this one alone")
     given = parser.parse_args()
     failed = []
     with platform() as environment:
         for name, short in SHORT.items():
+            if given.only not in (None, Path(name).stem):
+                continue
             print(f"\n## {name}\n", flush=True)
             done = subprocess.run([sys.executable, HERE / name, *(short if given.short else [])], env=environment)
             if done.returncode:

@@ -54,7 +54,12 @@ def _machine(settings: Settings) -> list[Check]:
         _libgomp(),
         _free_disk("disk for downloads and weights", settings.cache_dir),
         _free_disk("disk for logs", settings.state_dir),
-        _free_disk("shared memory", _SHM, _SHM_BYTES, "Give it more: mount -o remount,size=1g /dev/shm."),
+        _free_disk(
+            "shared memory",
+            _SHM,
+            _SHM_BYTES,
+            "Give it more: mount -o remount,size=1g /dev/shm; for a container, --shm-size=1g.",
+        ),
         _memory(),
         _sockets(settings),
     ]

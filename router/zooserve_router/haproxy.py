@@ -33,10 +33,14 @@ _ANSWERS = {
 
 
 def hardened(configuration: str, answers: Path) -> str:
-    """Ray's configuration with every listener on loopback, a private admin socket, and JSON errors from `answers`."""
+    """Ray's configuration with its own pages on loopback, a private admin socket, and JSON errors from `answers`.
+
+    The public address stays as it was asked for.
+    """
     own = "".join(rf'\g<1>{status} "{answers / f"{status}.http"}"\n' for status in (400, 408))
     rules = [
-        (r"^(\s*bind )\*?:(\d+)", r"\g<1>127.0.0.1:\2"),
+        # Ray writes `*` for 0.0.0.0, also where the router itself shall listen there: only these two sections are ours.
+        (r"^((?:frontend prometheus|listen stats)\n\s*bind )\*?:(\d+)", r"\g<1>127.0.0.1:\2"),
         (r"^(\s*stats socket .*) mode 666 ", r"\1 mode 600 "),
         # Ray's Python proxy, HAProxy's last resort, would answer in plain text and without our middleware.
         (r"^\s*server SERVE_PROXY_ACTOR-\S+ .* backup\n", ""),

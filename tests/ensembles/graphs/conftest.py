@@ -12,12 +12,12 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def placed() -> Callable[[str], Path]:
-    """The path of a placed weight; skips the test where weights were not fetched."""
+    """The path of a placed weight; `make test` fetches them first."""
 
     def find(place: str) -> Path:
         path = ROOT / "model_repository" / place
         if not path.exists():
-            pytest.skip(f"{place} is not there; run `zooserve fetch`")
+            pytest.fail(f"{place} is not there; run `zooserve fetch`")
         return path
 
     return find

@@ -20,7 +20,7 @@ defaults
 frontend prometheus
     bind :9101
 frontend http_frontend
-    bind 0.0.0.0:8000
+    bind *:8000
 backend http-zooserve
     server SERVE_REPLICA_zooserve-router-abc 127.0.0.1:30000 check observe layer4 error-limit 3 on-error mark-down
     # Fallback to head node's Serve proxy when no ingress replicas are available
@@ -43,7 +43,8 @@ def test_exporter_and_statistics_listen_on_loopback_only(closed: str) -> None:
 
 
 def test_the_public_address_stays_as_it_was_asked_for(closed: str) -> None:
-    assert "    bind 0.0.0.0:8000\n" in closed
+    """Ray writes `*` for 0.0.0.0, which is what a container's router is told to listen on."""
+    assert "frontend http_frontend\n    bind *:8000\n" in closed
 
 
 def test_the_admin_socket_is_its_owners_alone(closed: str) -> None:
@@ -103,7 +104,7 @@ def test_the_launcher_closes_the_file_and_becomes_haproxy(tmp_path: Path) -> Non
     configuration = tmp_path / "haproxy.cfg"
     configuration.write_text(
         "global\n    maxconn 10\ndefaults\n    mode http\n    timeout client 1s\n    timeout server 1s\n"
-        "    timeout connect 1s\n    errorfile 502 /nowhere/500.http\nfrontend f\n    bind :1\n"
+        "    timeout connect 1s\n    errorfile 502 /nowhere/500.http\nfrontend prometheus\n    bind :1\n"
     )
     done = subprocess.run(
         [launcher, "-c", "-f", configuration], capture_output=True, text=True, timeout=30, check=False
