@@ -65,7 +65,7 @@ lock: $(VENV)/.uv ## recompile the hash-pinned requirement files
 	@for target in sdk: platform:platform gpu:gpu export:platform,export dev:platform,dev; do \
 	$(UV) pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
 	$$(echo $${target#*:} | tr ',' '\n' | sed 's/^/--extra /;/^--extra $$/d') pyproject.toml -o requirements/$${target%%:*}.lock || exit 1; done
-	@printf 'hatchling>=1.27,<2\nuv==$(UV_VERSION)\n' | $(UV) pip compile -q --universal --generate-hashes \
+	@printf 'editables\nhatchling>=1.27,<2\nuv==$(UV_VERSION)\n' | $(UV) pip compile -q --universal --generate-hashes \
 	--no-emit-index-url --no-header --python-version 3.11 - -o requirements/bootstrap.lock
 
 clean: ## remove the virtual environment and caches of this checkout
