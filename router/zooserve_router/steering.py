@@ -1,8 +1,8 @@
 """Headers by which a client could steer Ray Serve past our own deadline and disconnect watch: taken off first of all.
 
 `x-request-disconnect-disabled: ?1` switches cancellation off, `x-request-timeout-seconds: 1` makes Ray answer a plain
-text 408, `serve_multiplexed_model_id` and the session header choose replicas. Ray reads them before the app is called,
-so this sits outside Ray's own entry point: RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH names `middlewares`.
+text 408, `serve_multiplexed_model_id` and `x-session-id` choose replicas. Ray reads them before the app is called, so
+this sits outside Ray's own entry point: RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH names `middlewares`.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["WithoutSteering", "middlewares"]
 
-_STEERING = frozenset({b"x-request-disconnect-disabled", b"x-request-timeout-seconds", b"serve-multiplexed-model-id"})
+_STEERING = frozenset(
+    {
+        b"x-request-disconnect-disabled",
+        b"x-request-timeout-seconds",
+        b"serve-multiplexed-model-id",
+        b"x-session-id",
+    }
+)
 _REQUEST_ID = b"x-request-id"
 
 Header = tuple[bytes, bytes]

@@ -39,6 +39,7 @@ async def through(app: App, *headers: tuple[bytes, bytes]) -> list[tuple[bytes, 
         b"X-Request-Timeout-Seconds",
         b"serve_multiplexed_model_id",
         b"x_request_timeout_seconds",
+        b"X-Session-Id",
     ],
 )
 async def test_headers_that_steer_ray_do_not_reach_it(name: bytes) -> None:
@@ -72,3 +73,4 @@ def test_ray_still_reads_the_headers_by_these_names() -> None:
     assert constants.SERVE_HTTP_REQUEST_TIMEOUT_S_HEADER == "x-request-timeout-seconds"
     assert constants.SERVE_HTTP_REQUEST_DISCONNECT_DISABLED_HEADER == "x-request-disconnect-disabled"
     assert constants.SERVE_MULTIPLEXED_MODEL_ID == "serve_multiplexed_model_id"
+    assert constants.SERVE_SESSION_ID == "x-session-id"
