@@ -44,13 +44,19 @@ def find_installation(cache_dir: Path, own_backends: Path) -> Installation:
     backends = _lay_out_backends(root, cache_dir / "backends", own_backends)
     environment = {
         **os.environ,
-        "LD_LIBRARY_PATH": f"{root.parent.parent / 'nvidia_pytriton.libs'}:{find_libpython().parent}",
+        "LD_LIBRARY_PATH": _library_path(root.parent.parent / "nvidia_pytriton.libs", find_libpython().parent),
         "PATH": f"{Path(sys.prefix) / 'bin'}:{os.environ.get('PATH', '')}",
         "VIRTUAL_ENV": sys.prefix,
         # libgomp's default spinning collapses llama.cpp to a few tokens/s beside a busy neighbour.
         "GOMP_SPINCOUNT": "100",
     }
     return Installation(root / "bin" / "tritonserver", backends, root / "caches", environment)
+
+
+def _library_path(*own: Path) -> str:
+    """These folders, then those that were asked for by whoever started us; an empty entry would be the current folder."""
+    inherited = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return ":".join([*map(str, own), *filter(None, inherited)])
 
 
 def _wheel_root() -> Path:

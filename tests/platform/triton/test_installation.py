@@ -76,3 +76,11 @@ def test_a_missing_wheel_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(installation, "distribution", nowhere)
     with pytest.raises(MissingPart, match=r"zooserve\[platform\]"):
         find_installation(tmp_path / "cache", own)
+
+
+def test_libraries_of_the_caller_are_found_after_ours(
+    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/cuda/lib::/opt/other")
+    folders = find_installation(tmp_path / "cache", own).environment["LD_LIBRARY_PATH"].split(":")
+    assert folders[1:] == [str(find_libpython().parent), "/opt/cuda/lib", "/opt/other"]
