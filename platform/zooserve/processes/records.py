@@ -1,7 +1,7 @@
 """Which processes belong to a platform, written down so that the next `up` or `down` can end exactly those."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from zooserve.processes.identity import Process, boot_id, command_of, descendant
 __all__ = ["ProcessRecords", "Record"]
 
 _COMMAND_LENGTH = 300
+_ADOPTED = "adopted"
+_CHILD = " child"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class ProcessRecords:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._written: list[Record] | None = None
+        self._roles: dict[Process, str] = {}
 
     def write(self, records: Iterable[Record]) -> None:
         """Replace the records, if they have changed."""
@@ -61,17 +64,29 @@ class ProcessRecords:
     def take_stock(self, supervisor: int, roles: Mapping[int, str]) -> list[Record]:
         """Write down `supervisor` and everything below it, and return it.
 
-        `roles` names the supervisor's own children; what runs below one of them belongs to its role.
+        `roles` names the supervisor's own children; what runs below one of them belongs to its role, and still does
+        once that one has died and the supervisor has taken in what it left.
         """
         parents = process_table()
-        records = []
-        for process in descendants([supervisor], parents):
-            role = _role(process.pid, parents, roles)
-            records.append(_record(process, role))
+        found = {
+            process: _role(process.pid, parents, roles) or self._earlier_role(process.pid, parents)
+            for process in descendants([supervisor], parents)
+        }
+        self._roles = {process: role for process, role in found.items() if role != _ADOPTED}
+        records = [_record(process, role) for process, role in found.items()]
         if root := find(supervisor):
             records.append(_record(root, "supervisor"))
         self.write(records)
         return records
+
+    def _earlier_role(self, pid: int, parents: Mapping[int, int]) -> str:
+        """What this process, or the nearest above it, was when the one it was started for still lived."""
+        for each in _lineage(pid, parents):
+            process = find(each)
+            if process in self._roles:
+                role = self._roles[process]
+                return role if role.endswith(_CHILD) else f"{role}{_CHILD}"
+        return _ADOPTED
 
     def reap(self, grace_s: float) -> list[Record]:
         """End every recorded process that still runs, and what runs below them; those that were alive."""
@@ -82,15 +97,22 @@ class ProcessRecords:
         return [known.get(process) or _record(process, "descendant") for process in sorted(ended)]
 
 
-def _role(pid: int, parents: Mapping[int, int], roles: Mapping[int, str]) -> str:
-    """The role of a child of the supervisor, `<role> child` below it, `adopted` for an orphan that it took in."""
+def _role(pid: int, parents: Mapping[int, int], roles: Mapping[int, str]) -> str | None:
+    """The role of a child of the supervisor, `<role> child` below it, None for an orphan that it took in."""
     if pid in roles:
         return roles[pid]
+    for each in _lineage(pid, parents):
+        if each in roles:
+            return f"{roles[each]}{_CHILD}"
+    return None
+
+
+def _lineage(pid: int, parents: Mapping[int, int]) -> Iterator[int]:
+    """The process itself, its parent, and so on up."""
+    yield pid
     while pid in parents:
         pid = parents[pid]
-        if pid in roles:
-            return f"{roles[pid]} child"
-    return "adopted"
+        yield pid
 
 
 def _record(process: Process, role: str) -> Record:

@@ -42,6 +42,37 @@ def test_an_orphan_that_was_taken_in_is_recorded_too(records: ProcessRecords, ch
     assert {record.pid: record.role for record in records.read()}[child.pid] == "adopted"
 
 
+_READS_THEN_STARTS = (
+    "import subprocess, sys; sys.stdin.readline();"
+    "p = subprocess.Popen([sys.executable, '-c', 'import sys; sys.stdin.read()']);"
+    "print(p.pid, flush=True); p.wait()"
+)
+
+
+def test_an_orphan_keeps_the_role_of_the_server_that_left_it(
+    records: ProcessRecords, child: "subprocess.Popen[bytes]"
+) -> None:
+    above = os.getppid()
+    records.take_stock(above, {os.getpid(): "router"})
+    records.take_stock(above, {})  # the router is on record no more, what it started still runs
+    records.take_stock(above, {})
+    assert {record.pid: record.role for record in records.read()}[child.pid] == "router child"
+
+
+def test_what_an_orphan_starts_belongs_to_the_same_server(records: ProcessRecords) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", _READS_THEN_STARTS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    above = os.getppid()
+    records.take_stock(above, {os.getpid(): "router"})
+    parent.stdin.write(b"go\n")
+    parent.stdin.flush()
+    grandchild = int(parent.stdout.readline())
+    records.take_stock(above, {})
+    assert {record.pid: record.role for record in records.read()}[grandchild] == "router child"
+    parent.communicate()
+
+
 def test_reaping_ends_the_recorded(records: ProcessRecords, child: "subprocess.Popen[bytes]") -> None:
     process = find(child.pid)
     assert process is not None
