@@ -54,7 +54,7 @@ def find_installation(cache_dir: Path, own_backends: Path) -> Installation:
 
 
 def _library_path(*own: Path) -> str:
-    """These folders, then those that were asked for by whoever started us; an empty entry would be the current folder."""
+    """These folders, then those that the caller asked for; an empty entry would mean the current folder."""
     inherited = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     return ":".join([*map(str, own), *filter(None, inherited)])
 
