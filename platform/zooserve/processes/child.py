@@ -8,18 +8,24 @@ from pathlib import Path
 from zooserve.processes.identity import descendants, end, process_table
 from zooserve.processes.kinship import ends_with_parent
 
-__all__ = ["Child", "tail"]
+__all__ = ["Child", "rotate", "tail"]
 
 _TAIL_BYTES = 64 * 1024
 _GRACE_S = 2.0
+_LOG_BYTES = 50 * 2**20
 
 
 class Child:
-    """One child process of a fixed name. It ends when its parent dies, and may be started again once it has ended."""
+    """One child process of a fixed name. It ends when its parent dies, and may be started again once it has ended.
 
-    def __init__(self, name: str, log_file: Path) -> None:
+    Before each start a log of more than 50 MB is set aside as `.1`, in place of the last one set aside; how much one run
+    logs is not bounded. With `shares_output` it writes where its parent does, not into the log.
+    """
+
+    def __init__(self, name: str, log_file: Path, *, shares_output: bool = False) -> None:
         self.name = name
         self.log_file = log_file
+        self._shares_output = shares_output
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -48,6 +54,7 @@ class Child:
         workdir = self.log_file.parent / f"{self.name}.cwd"
         # Python children have their folder on sys.path: an empty one, so that nothing stray is imported.
         workdir.mkdir(exist_ok=True)
+        rotate(self.log_file)
         self.log_file.touch()
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -55,8 +62,8 @@ class Child:
                 env=environment,
                 cwd=workdir,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                stdout=None if self._shares_output else log,
+                stderr=None if self._shares_output else subprocess.STDOUT,
                 # A Ctrl-C at the terminal is the supervisor's to answer, in order.
                 start_new_session=True,
                 preexec_fn=ends_with_parent(),
@@ -78,6 +85,12 @@ class Child:
     def log_tail(self, lines: int = 20) -> str:
         """The last lines of its log."""
         return "\n".join(tail(self.log_file, lines))
+
+
+def rotate(log: Path) -> None:
+    """Set a log aside that has grown past 50 MB; nobody may have it open."""
+    if log.exists() and log.stat().st_size > _LOG_BYTES:
+        log.replace(log.with_name(f"{log.name}.1"))
 
 
 def tail(file: Path, lines: int) -> list[str]:
