@@ -141,6 +141,6 @@ def _ports(settings: Settings) -> list[Check]:
 def _port(setting: str, host: str, port: int) -> Check:
     try:
         require_free(host, port, setting)
-    except PortTaken as exc:
-        return Check(f"port {port}", False, "taken", str(exc))
+    except SetupError as exc:
+        return Check(f"port {port}", False, "taken" if isinstance(exc, PortTaken) else "unusable", str(exc))
     return Check(f"port {port}", True, "free")

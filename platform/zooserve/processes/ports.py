@@ -1,9 +1,11 @@
 """TCP ports: free ones chosen, taken ones told with their owner."""
 
+import errno
+import re
 import socket
 from contextlib import ExitStack
 
-from zooserve.errors import PortTaken
+from zooserve.errors import PortTaken, SetupError
 from zooserve.processes.identity import command_of
 
 __all__ = ["free_ports", "owner_of", "require_free"]
@@ -19,18 +21,47 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def require_free(host: str, port: int, setting: str) -> None:
-    """Raise PortTaken, naming the owner and the setting to change, if nobody could listen there now."""
-    with socket.socket() as probe:
-        # As servers do: connections of a server just stopped, in TIME_WAIT, are no hindrance.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-            probe.listen()
-        except OSError as exc:
+    """Raise PortTaken, naming the owner and the setting to change, if somebody listens there now.
+
+    Raises SetupError, naming the setting of the host, if nobody could listen there at all.
+    """
+    faults = [_fault(family, address) for family, address in _addresses(host, port, setting)]
+    for fault in faults:
+        if fault is not None and fault.errno == errno.EADDRINUSE:
             raise PortTaken(
-                f"Port {port} on {host} is taken by {_describe(owner_of(port))} ({exc.strerror}). "
+                f"Port {port} on {host} is taken by {_describe(owner_of(port))} ({fault.strerror}). "
                 f"Stop that process, or choose another port with {setting}."
-            ) from exc
+            ) from fault
+    # A name may stand for two addresses of which this machine has one, such as localhost without IPv6.
+    if None not in faults:
+        raise SetupError(_unusable(host, port, setting, faults[0])) from faults[0]
+
+
+def _addresses(host: str, port: int, setting: str) -> list[tuple[int, tuple[str | int, ...]]]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as exc:
+        raise SetupError(_unusable(host, port, setting, exc)) from exc
+    return [(family, address) for family, _, _, _, address in found]
+
+
+def _fault(family: int, address: tuple[str | int, ...]) -> OSError | None:
+    """What keeps a server from listening there, if anything does."""
+    try:
+        with socket.socket(family) as probe:
+            # As servers do: connections of a server just stopped, in TIME_WAIT, are no hindrance.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            probe.listen()
+    except OSError as exc:
+        return exc
+    return None
+
+
+def _unusable(host: str, port: int, setting: str, fault: OSError | None) -> str:
+    reason = fault.strerror if fault else "no address"
+    host_setting = re.sub(r"(HTTP_|GRPC_|METRICS_)?PORT$", "HOST", setting)
+    return f"Nothing can listen on port {port} of {host!r} ({reason}): change {host_setting} or {setting}."
 
 
 def owner_of(port: int) -> int | None:

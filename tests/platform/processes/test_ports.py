@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from zooserve.errors import PortTaken
+from zooserve.errors import PortTaken, SetupError
 from zooserve.processes.ports import free_ports, owner_of, require_free
 
 
@@ -33,6 +33,39 @@ def test_a_taken_port_names_port_owner_and_setting(listener: socket.socket) -> N
     assert f"Port {port}" in message
     assert f"process {os.getpid()}: " in message
     assert "ZOOSERVE_PORT" in message
+
+
+@pytest.fixture
+def listener6() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET6) as taken:
+        try:
+            taken.bind(("::1", 0))
+        except OSError:
+            pytest.skip("this machine has no IPv6")
+        taken.listen()
+        yield taken
+
+
+def test_a_taken_port_is_told_for_ipv6_too(listener6: socket.socket) -> None:
+    with pytest.raises(PortTaken):
+        require_free("::1", listener6.getsockname()[1], "ZOOSERVE_PORT")
+
+
+def test_a_free_port_on_a_name_or_on_ipv6_is_free(listener6: socket.socket) -> None:
+    port = free_ports(1)[0]
+    for host in ("localhost", "::1", "::", "0.0.0.0"):
+        require_free(host, port, "ZOOSERVE_PORT")
+
+
+@pytest.mark.parametrize("host", ["203.0.113.1", "nowhere.invalid"])
+@pytest.mark.parametrize(
+    ("setting", "named"),
+    [("ZOOSERVE_PORT", "ZOOSERVE_HOST"), ("ZOOSERVE_ZOO__HTTP_PORT", "ZOOSERVE_ZOO__HOST")],
+)
+def test_a_host_that_is_not_this_machines_is_told_by_its_setting(host: str, setting: str, named: str) -> None:
+    with pytest.raises(SetupError, match=f"{host}.*{named} or {setting}") as told:
+        require_free(host, free_ports(1)[0], setting)
+    assert not isinstance(told.value, PortTaken)
 
 
 def test_a_port_with_connections_in_time_wait_counts_as_free(listener: socket.socket) -> None:
