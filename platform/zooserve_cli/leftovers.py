@@ -1,5 +1,6 @@
 """What a platform leaves behind when it cannot clean up itself, and how it is cleared away."""
 
+import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from zooserve.processes.state import StateFolder
 
 __all__ = ["Cleared", "clear", "held", "make_private", "remove_sockets"]
 
+_log = logging.getLogger("zooserve.leftovers")
 _GRACE_S = 5.0
 
 
@@ -52,11 +54,16 @@ def held(folder: StateFolder) -> Iterator[None]:
 
 
 def clear(folder: StateFolder) -> Cleared:
-    """End what is recorded and still runs, and remove its shared memory and sockets. Hold the folder meanwhile."""
+    """End what is recorded and still runs, and remove its shared memory, sockets and metrics. Hold the folder meanwhile.
+
+    Raises SetupError if the sockets' folder belongs to somebody else.
+    """
     records = ProcessRecords(folder.records_file)
     processes = records.reap(_GRACE_S)
     regions = remove_regions(prefix_of(folder.root))
     records.write([])
+    for file in folder.metrics.glob("*.db"):
+        file.unlink()
     remove_sockets(folder)
     return Cleared(tuple(processes), tuple(regions))
 
@@ -64,15 +71,34 @@ def clear(folder: StateFolder) -> Cleared:
 def make_private(path: Path) -> None:
     """Make a folder that nobody else may enter; the temporary folder is everybody's."""
     path.mkdir(mode=0o700, exist_ok=True)
-    status = path.lstat()
-    if not path.is_dir() or path.is_symlink() or status.st_uid != Path("/proc/self").stat().st_uid:
-        raise SetupError(f"{path} belongs to somebody else: remove it, or set TMPDIR.")
+    _require_own(path)
     path.chmod(0o700)
 
 
 def remove_sockets(folder: StateFolder) -> None:
-    """Remove Ray's and HAProxy's private folder; Ray's logs are kept in the state folder, those of the last run."""
-    for logs in folder.sockets.glob("r/session_2*/logs"):
-        shutil.rmtree(folder.logs / "ray", ignore_errors=True)
-        shutil.copytree(logs, folder.logs / "ray", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
-    shutil.rmtree(folder.sockets, ignore_errors=True)
+    """Remove Ray's and HAProxy's private folder; Ray's logs are kept in the state folder, those of the last run.
+
+    Raises SetupError, before anything is touched, if it belongs to somebody else.
+    """
+    sockets = folder.sockets
+    if not sockets.is_symlink() and not sockets.exists():
+        return
+    _require_own(sockets)
+    for logs in sockets.glob("r/session_2*/logs"):
+        _keep(logs, folder.logs / "ray")
+    shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _keep(logs: Path, target: Path) -> None:
+    """Copy what can be copied: a full disk must not keep the sockets where they are."""
+    shutil.rmtree(target, ignore_errors=True)
+    try:
+        shutil.copytree(logs, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
+    except OSError as exc:  # shutil.Error is one, too
+        _log.warning("Ray's logs could not all be kept: %s", str(exc)[:500])
+
+
+def _require_own(path: Path) -> None:
+    status = path.lstat()
+    if not path.is_dir() or path.is_symlink() or status.st_uid != Path("/proc/self").stat().st_uid:
+        raise SetupError(f"{path} belongs to somebody else: remove it, or set TMPDIR.")

@@ -65,12 +65,10 @@ def _first_state(plan: Plan, *steps: Step) -> PlatformState:
 
 
 def _metrics(folder: StateFolder) -> "SupervisorMetrics":
-    """The supervisor's counters, in the folder that the router's /metrics reads; the last run's are removed.
+    """The supervisor's counters, in the folder that the router's /metrics reads.
 
     prometheus_client looks for the folder when it is imported, so nothing may have imported it before.
     """
-    for file in folder.metrics.glob("*.db"):
-        file.unlink()
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(folder.metrics)
     from prometheus_client import CollectorRegistry
 

@@ -59,6 +59,8 @@ class PlatformState(_Part):
     """Restarts of each server since the start."""
     reloads: dict[str, int] = {}
     """Reloads of each Triton model since the start."""
+    stop_s: float = 120.0
+    """How long stopping everything may take at the very most, by this platform's settings."""
 
     @property
     def is_running(self) -> bool:
@@ -122,10 +124,13 @@ class StateFolder:
         return folder
 
     def create(self) -> None:
-        """Make the folders that are missing. Raises SetupError if that cannot be."""
+        """Make the folders that are missing, for nobody else to look into. Raises SetupError if that cannot be."""
         for folder in (self.root, self.logs, self.run, self.metrics):
             try:
-                folder.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                # A root that was there before is the user's, and may be shared; what lies in it is ours.
+                if folder != self.root and not folder.is_symlink():
+                    folder.chmod(0o700)
             except OSError as exc:
                 raise SetupError(f"{folder} cannot be made ({exc.strerror}): set ZOOSERVE_STATE_DIR.") from exc
 

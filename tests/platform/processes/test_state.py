@@ -22,6 +22,22 @@ def test_a_platform_runs_as_long_as_its_supervisor(tmp_path: Path) -> None:
     assert not mine.model_copy(update={"boot_id": "another"}).is_running
 
 
+def test_nobody_else_may_look_into_a_state_folder(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path / "new")
+    folder.create()
+    for made in (folder.root, folder.logs, folder.run, folder.metrics):
+        assert made.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_root_that_was_there_before_keeps_its_mode_and_what_is_ours_is_closed(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path)
+    folder.run.mkdir(mode=0o755)
+    tmp_path.chmod(0o755)
+    folder.create()
+    assert folder.root.stat().st_mode & 0o777 == 0o755
+    assert folder.run.stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.parametrize("content", ["", "{}", "null"])
 def test_an_unreadable_state_is_none(tmp_path: Path, content: str) -> None:
     folder = StateFolder(tmp_path)
