@@ -18,8 +18,8 @@ _LOG_BYTES = 50 * 2**20
 class Child:
     """One child process of a fixed name. It ends when its parent dies, and may be started again once it has ended.
 
-    Before each start a log of more than 50 MB is set aside as `.1`, in place of the last one set aside; how much one run
-    logs is not bounded. With `shares_output` it writes where its parent does, not into the log.
+    Before each start a log of more than 50 MB is set aside as `.1`, in place of the one before; one run's log has no
+    bound. With `shares_output` it writes where its parent does, not into the log.
     """
 
     def __init__(self, name: str, log_file: Path, *, shares_output: bool = False) -> None:

@@ -10,6 +10,8 @@ from zooserve.processes.identity import command_of
 
 __all__ = ["free_ports", "owner_of", "require_free"]
 
+_Address = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """`count` different ports that nobody listens on now."""
@@ -37,7 +39,7 @@ def require_free(host: str, port: int, setting: str) -> None:
         raise SetupError(_unusable(host, port, setting, faults[0])) from faults[0]
 
 
-def _addresses(host: str, port: int, setting: str) -> list[tuple[int, tuple[str | int, ...]]]:
+def _addresses(host: str, port: int, setting: str) -> list[tuple[int, _Address]]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as exc:
@@ -45,7 +47,7 @@ def _addresses(host: str, port: int, setting: str) -> list[tuple[int, tuple[str 
     return [(family, address) for family, _, _, _, address in found]
 
 
-def _fault(family: int, address: tuple[str | int, ...]) -> OSError | None:
+def _fault(family: int, address: _Address) -> OSError | None:
     """What keeps a server from listening there, if anything does."""
     try:
         with socket.socket(family) as probe:
