@@ -109,7 +109,7 @@ class Watch:
         self._late: dict[str, _Lateness] = {}
         self._progress: dict[str, int] = {}
         self.faults: dict[str, str] = {}
-        """What is wrong with each model that failed its last probe."""
+        """What is wrong with each model that failed its last probe, and with the statistics."""
 
     async def look(self, http: httpx.AsyncClient) -> list[Remedy]:
         """Look once. An empty list: nothing needs to be done."""
@@ -120,6 +120,11 @@ class Watch:
         except _Late as late:
             self._note_late(_STATISTICS, str(late))
             return self._hung(self._settings.patience)
+        except _Failed as failure:
+            self.faults[_STATISTICS] = str(failure)
+            answered = dict(self._answered)  # nobody counts as answered: every model is asked
+        else:
+            self.faults.pop(_STATISTICS, None)
         self._late.pop(_STATISTICS, None)
         remedies: list[Remedy] = []
         for probe in self._probes:
@@ -207,16 +212,16 @@ class Watch:
             answer = await http.get(f"{self._url}/v2/models/stats", timeout=self._settings.probe_timeout_s)
         except httpx.HTTPError as exc:
             raise _Late(f"no statistics within {self._settings.probe_timeout_s:g} s ({type(exc).__name__})") from exc
-        counts: dict[str, int] = {}
-        for entry in answer.json().get("model_stats", ()):
-            counts[entry["name"]] = counts.get(entry["name"], 0) + _successes(entry)
-        return counts
+        try:
+            return _counts(answer)
+        except (ValueError, LookupError, TypeError, AttributeError) as exc:
+            raise _Failed(f"its statistics cannot be read ({exc!r}): {_error_text(answer)}") from exc
 
     async def _counts_after_probes(self, http: httpx.AsyncClient, before: dict[str, int]) -> dict[str, int]:
         """So that our own probe does not count as somebody's request at the next look."""
         try:
             return await self._answers_so_far(http)
-        except _Late:
+        except (_Late, _Failed):
             return before
 
     def _note_well(self, model: str) -> None:
@@ -233,6 +238,14 @@ class Watch:
             for what, late in self._late.items()
             if late.times >= patience
         ]
+
+
+def _counts(answer: httpx.Response) -> dict[str, int]:
+    """Successes of each model, over all its versions."""
+    counts: dict[str, int] = {}
+    for entry in answer.json()["model_stats"]:
+        counts[entry["name"]] = counts.get(entry["name"], 0) + _successes(entry)
+    return counts
 
 
 def _successes(entry: Mapping[str, Any]) -> int:

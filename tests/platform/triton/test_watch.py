@@ -33,11 +33,14 @@ class Triton:
         self.asked: list[str] = []
         self.answers: dict[str, Callable[[], httpx.Response]] = {}
         self.silent = False
+        self.statistics: httpx.Response | None = None
         self.metrics: Callable[[], httpx.Response] = lambda: httpx.Response(404)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if self.silent:
             raise httpx.ReadTimeout("silent", request=request)
+        if request.url.path == "/v2/models/stats" and self.statistics is not None:
+            return self.statistics
         if request.url.path == "/v2/models/stats":
             stats = [
                 {"name": name, "inference_stats": {"success": {"count": count}}} for name, count in self.counts.items()
@@ -80,6 +83,29 @@ def server() -> Server:
 @pytest.fixture
 def watch(server: Server) -> Watch:
     return Watch(server, [text_probe("embed"), text_probe("rerank", rows=2)], WatchSettings(patience=3))
+
+
+@pytest.mark.parametrize(
+    "unreadable",
+    [
+        httpx.Response(500, text="no memory"),
+        httpx.Response(200, text="half of"),
+        httpx.Response(200, json=[]),
+        httpx.Response(200, json={"model_stats": [{}]}),
+        httpx.Response(200, json={"model_stats": None}),
+        httpx.Response(500, json={"error": "failed"}),
+    ],
+)
+async def test_statistics_that_cannot_be_read_are_a_fault_and_every_model_is_asked(
+    watch: Watch, http: httpx.AsyncClient, triton: Triton, unreadable: httpx.Response
+) -> None:
+    triton.statistics = unreadable
+    assert await watch.look(http) == []
+    assert "its statistics cannot be read" in watch.faults["(statistics)"]
+    assert triton.asked == ["/v2/models/embed/infer", "/v2/models/rerank/infer"]
+    triton.statistics = None
+    await watch.look(http)
+    assert watch.faults == {}
 
 
 async def test_every_model_is_asked_and_nothing_is_done_about_the_well(
