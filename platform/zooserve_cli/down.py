@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["down"]
 
-# Router 30 s, leaf and zoo 15 s each, at the very most; then it is ended like any other leftover.
-_PATIENCE_S = 75.0
 _POLL_S = 0.1
 
 
@@ -39,9 +37,10 @@ def down(as_json: Annotated[bool, typer.Option("--json", help="Print what was st
 
 
 def _stop(state: PlatformState) -> None:
+    """Ask it to stop, and wait as long as that may take by its own settings; it is a leftover after that."""
     supervisor = Process(state.pid, state.start_time)
     send(supervisor, signal.SIGTERM)
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + state.stop_s
     while is_alive(supervisor) and time.monotonic() < deadline:
         time.sleep(_POLL_S)
 

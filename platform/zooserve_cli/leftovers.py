@@ -54,7 +54,7 @@ def held(folder: StateFolder) -> Iterator[None]:
 
 
 def clear(folder: StateFolder) -> Cleared:
-    """End what is recorded and still runs, and remove its shared memory, sockets and metrics. Hold the folder meanwhile.
+    """End what is recorded and still runs; remove its shared memory, metrics and sockets. Hold the folder meanwhile.
 
     Raises SetupError if the sockets' folder belongs to somebody else.
     """

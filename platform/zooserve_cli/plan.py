@@ -16,7 +16,7 @@ from zooserve.triton.watch import Probe, Watch, chat_probe, text_probe
 from zooserve_cli.router_process import RouterProcess
 from zooserve_router.serve import RayPorts
 
-__all__ = ["Plan", "make_plan", "own_backends", "with_ports"]
+__all__ = ["Plan", "make_plan", "own_backends", "reachable", "with_ports"]
 
 _PORTS = ("http_port", "grpc_port", "metrics_port")
 
@@ -36,8 +36,13 @@ class Plan:
     @property
     def router_address(self) -> str:
         """host:port at which this machine reaches the router."""
-        host = "127.0.0.1" if self.settings.host in ("0.0.0.0", "::") else self.settings.host  # noqa: S104 (compared)
-        return f"{host}:{self.settings.port}"
+        return reachable(self.settings)
+
+
+def reachable(settings: Settings) -> str:
+    """host:port at which this machine reaches a router of these settings."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 (compared)
+    return f"[{host}]:{settings.port}" if ":" in host else f"{host}:{settings.port}"
 
 
 def with_ports(settings: Settings) -> Settings:

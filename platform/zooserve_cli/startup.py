@@ -12,6 +12,7 @@ from zooserve.processes.state import PlatformState, StateFolder, Step, unplanned
 from zooserve.settings import Settings
 from zooserve.triton.installation import find_installation
 from zooserve.weights.sources import Progress
+from zooserve_cli.bounds import stop_s
 from zooserve_cli.checks import faults_before_start
 from zooserve_cli.fetch import fetch_weights
 from zooserve_cli.plan import Plan, make_plan, own_backends, with_ports
@@ -60,7 +61,12 @@ def _first_state(plan: Plan, *steps: Step) -> PlatformState:
         "haproxy_metrics": f"127.0.0.1:{plan.router.ports.haproxy_metrics}",
     }
     return unplanned("starting").model_copy(
-        update={**addresses, "shm_prefix": prefix_of(plan.folder.root), "steps": steps}
+        update={
+            **addresses,
+            "shm_prefix": prefix_of(plan.folder.root),
+            "steps": steps,
+            "stop_s": stop_s(plan.settings),
+        }
     )
 
 

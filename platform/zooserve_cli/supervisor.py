@@ -5,8 +5,10 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
 
 import httpx
 
@@ -20,6 +22,7 @@ from zooserve.processes.shared_memory import remove_regions
 from zooserve.processes.state import Phase, PlatformState, Step
 from zooserve.triton.server import TritonServer
 from zooserve.triton.watch import Reload, Remedy, Restart, Watch, backoff_s
+from zooserve_cli.bounds import LEFT_GRACE_S, RAY_STOP_S, router_stop_s
 from zooserve_cli.leftovers import remove_sockets
 from zooserve_cli.plan import Plan
 from zooserve_cli.proof import Proof, prove
@@ -35,8 +38,16 @@ _RAY_HEAD_START_S = 30.0
 _START_ATTEMPTS = 3
 # Ray replaces a dead replica by itself; within this time on a busy machine too.
 _RAY_HEALS_S = 90.0
-_RAY_STOP_S = 30.0
-_LEFT_GRACE_S = 3.0
+
+
+@dataclass
+class _Looks:
+    """What the looks at one server have led to so far."""
+
+    remedies_in_a_row: int = 0
+    told: dict[str, str] = field(default_factory=dict)
+    well: float = field(default_factory=time.monotonic)
+    """When it was last found well."""
 
 
 class Supervisor:
@@ -58,6 +69,7 @@ class Supervisor:
         self._records = ProcessRecords(plan.folder.records_file)
         self._stock: list[Record] = []
         self._stopping = asyncio.Event()
+        self._untold = False
 
     async def run(self, ready: Callable[[Proof], None]) -> None:
         """Start everything, call `ready` once it has proven itself, stay until a signal, stop everything."""
@@ -89,9 +101,10 @@ class Supervisor:
             _log.info("ready at http://%s", plan.router_address)
             ready(proof)
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._keep_triton(plan.zoo, plan.zoo_watch, http))
-                group.create_task(self._keep_triton(plan.leaf, plan.leaf_watch, http))
-                group.create_task(self._keep_router(http))
+                for server, watch in ((plan.zoo, plan.zoo_watch), (plan.leaf, plan.leaf_watch)):
+                    look = partial(self._look_at_triton, server, watch, _Looks(), http)
+                    group.create_task(self._keep(server.name, look))
+                group.create_task(self._keep("router", partial(self._look_at_router, _Looks(), http)))
 
     async def _start_all(self, http: httpx.AsyncClient) -> None:
         async with asyncio.TaskGroup() as group:
@@ -150,18 +163,26 @@ class Supervisor:
             await asyncio.sleep(_READY_POLL_S)
         raise ServerFailed(f"router: not ready after {_READY_TIMEOUT_S:.0f} s: {answer}")
 
-    async def _keep_triton(self, server: TritonServer, watch: Watch, http: httpx.AsyncClient) -> None:
+    async def _keep(self, server: str, look: Callable[[], Awaitable[None]]) -> None:
+        """Look again and again. A look that fails is told and is tried again later: the platform outlives it."""
         settings = self._plan.settings.watch
-        in_a_row = 0
-        told: dict[str, str] = {}
+        failed = 0
         while True:
-            await asyncio.sleep(settings.interval_s)
-            remedies = await watch.look(http)
-            _tell_new_faults(server.name, watch.faults, told)
-            for remedy in remedies:
-                await asyncio.sleep(backoff_s(settings, in_a_row))
-                await self._apply(remedy, server, watch, http)
-            in_a_row = in_a_row + 1 if remedies else max(0, in_a_row - 1)
+            await asyncio.sleep(settings.interval_s + backoff_s(settings, failed))
+            try:
+                await look()
+                failed = 0
+            except Exception:
+                failed += 1
+                _log.exception("%s: a look at it failed, %d in a row", server, failed)
+
+    async def _look_at_triton(self, server: TritonServer, watch: Watch, looks: _Looks, http: httpx.AsyncClient) -> None:
+        remedies = await watch.look(http)
+        _tell_new_faults(server.name, watch.faults, looks.told)
+        for remedy in remedies:
+            await asyncio.sleep(backoff_s(self._plan.settings.watch, looks.remedies_in_a_row))
+            await self._apply(remedy, server, watch, http)
+        looks.remedies_in_a_row = looks.remedies_in_a_row + 1 if remedies else max(0, looks.remedies_in_a_row - 1)
 
     async def _apply(self, remedy: Remedy, server: TritonServer, watch: Watch, http: httpx.AsyncClient) -> None:
         if isinstance(remedy, Reload):
@@ -189,22 +210,17 @@ class Supervisor:
         else:
             _log.info("%s: runs again as process %s", server.name, server.pid)
 
-    async def _keep_router(self, http: httpx.AsyncClient) -> None:
-        settings = self._plan.settings.watch
-        in_a_row = 0
-        well = time.monotonic()
-        while True:
-            await asyncio.sleep(settings.interval_s)
-            cause = self._broken_router()
-            silence = "" if cause else await self._silence_of_router(http)
-            if not cause and not silence:
-                well = time.monotonic()
-                in_a_row = max(0, in_a_row - 1)
-            if cause or time.monotonic() - well > _RAY_HEALS_S:
-                await asyncio.sleep(backoff_s(settings, in_a_row))
-                in_a_row += 1
-                await self._restart_router(cause or silence, http)
-                well = time.monotonic()
+    async def _look_at_router(self, looks: _Looks, http: httpx.AsyncClient) -> None:
+        cause = self._broken_router()
+        silence = "" if cause else await self._silence_of_router(http)
+        if not cause and not silence:
+            looks.well = time.monotonic()
+            looks.remedies_in_a_row = max(0, looks.remedies_in_a_row - 1)
+        if cause or time.monotonic() - looks.well > _RAY_HEALS_S:
+            await asyncio.sleep(backoff_s(self._plan.settings.watch, looks.remedies_in_a_row))
+            looks.remedies_in_a_row += 1
+            await self._restart_router(cause or silence, http)
+            looks.well = time.monotonic()
 
     def _broken_router(self) -> str:
         """What Ray cannot mend by itself."""
@@ -225,7 +241,7 @@ class Supervisor:
     async def _restart_router(self, cause: str, http: httpx.AsyncClient) -> None:
         _log.warning("router: restarting: %s", cause)
         self._count_restart("router")
-        await asyncio.to_thread(self._plan.router.child.stop, _RAY_STOP_S)
+        await asyncio.to_thread(self._plan.router.child.stop, RAY_STOP_S)
         await self._end_role("router")
         remove_sockets(self._plan.folder)
         self._plan.router.start()
@@ -239,7 +255,7 @@ class Supervisor:
     async def _end_role(self, role: str) -> None:
         """End what a dead server left: its children, by the last records, and orphans that came to us since."""
         left = [record.process for record in self._records.read() if record.role.split()[0] == role]
-        await asyncio.to_thread(end, left, _LEFT_GRACE_S)
+        await asyncio.to_thread(end, left, LEFT_GRACE_S)
 
     def _count_restart(self, server: str) -> None:
         self._metrics.restarts.labels(server).inc()
@@ -255,6 +271,8 @@ class Supervisor:
                 self._record()
             except OSError as exc:
                 _log.error("the process records could not be written: %s", exc)
+            if self._untold:
+                self._tell()
             await asyncio.sleep(_STOCK_INTERVAL_S)
 
     def _record(self) -> None:
@@ -268,24 +286,32 @@ class Supervisor:
         return {server.pid: server.name for server in self._servers() if server.pid is not None}
 
     async def _stop(self) -> None:
+        """In order, and each step whatever became of those before it."""
         self._tell(phase="stopping")
         _log.info("stopping: router, leaf, zoo")
-        self._record()
         plan = self._plan
-        await asyncio.to_thread(plan.router.child.stop, plan.settings.router.drain_s + _RAY_STOP_S)
-        await asyncio.to_thread(plan.leaf.stop, plan.settings.leaf.stop_timeout_s)
-        await asyncio.to_thread(plan.zoo.stop, plan.settings.zoo.stop_timeout_s)
-        await asyncio.to_thread(self._end_what_is_left)
+        steps: dict[str, Callable[[], object]] = {
+            "the last records": self._record,
+            "router": partial(plan.router.child.stop, router_stop_s(plan.settings)),
+            "leaf": partial(plan.leaf.stop, plan.settings.leaf.stop_timeout_s),
+            "zoo": partial(plan.zoo.stop, plan.settings.zoo.stop_timeout_s),
+            "processes that are left": self._end_what_is_left,
+            "shared memory": partial(remove_regions, self.state.shm_prefix),
+            "sockets": partial(remove_sockets, plan.folder),
+            "empty records": partial(self._records.write, []),
+        }
+        for name, step in steps.items():
+            try:
+                await asyncio.to_thread(step)
+            except Exception:
+                _log.exception("stopping: %s: it failed", name)
         _log.info("stopped")
 
     def _end_what_is_left(self) -> None:
-        left = end(descendants([os.getpid()], process_table()), _LEFT_GRACE_S)
+        left = end(descendants([os.getpid()], process_table()), LEFT_GRACE_S)
         for process in left:
             _log.warning("process %s was left and has been ended", process.pid)
         collect_zombies({server.last_pid for server in self._servers()})
-        remove_regions(self.state.shm_prefix)
-        remove_sockets(self._plan.folder)
-        self._records.write([])
 
     @asynccontextmanager
     async def _step(self, name: str) -> AsyncIterator[None]:
@@ -300,8 +326,15 @@ class Supervisor:
         if phase is not None:
             update["phase"] = phase
         self.state = self.state.model_copy(update=update)
-        self._plan.folder.write_state(self.state)
-        self._changed(self.state)
+        try:
+            self._plan.folder.write_state(self.state)
+            self._changed(self.state)
+        except OSError as exc:  # a full disk, a closed pipe: no reason to stop serving
+            if not self._untold:
+                _log.error("the state could not be told: %s", exc)
+            self._untold = True
+        else:
+            self._untold = False
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -4,16 +4,19 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from zooserve.errors import ServerFailed, ZooserveError
-from zooserve.processes.child import tail
+from zooserve.processes.child import rotate, tail
 from zooserve.processes.files import write_atomically
 from zooserve.processes.state import Phase, PlatformState, StateFolder, unplanned
 from zooserve.settings import Settings
@@ -41,7 +44,8 @@ def up(
     """Start the zoo, the leaf and the router, prove that they answer, stay until Ctrl-C."""
     settings = Settings().resolved()
     if detach:
-        _detach(settings, as_json=as_json)
+        with _ended_by_signals():
+            _detach(settings, as_json=as_json)
     elif daemon:
         _supervise(settings, Silent(), lambda state: None, lambda state, proof: None)
     else:
@@ -76,7 +80,7 @@ def _supervise(settings: Settings, progress: "Progress", changed: Changed, ready
     from zooserve_cli.leftovers import clear, held
 
     folder = StateFolder(settings.state_dir)
-    with held(folder):
+    with _ended_by_signals(), held(folder):
         log = _log_to(folder)
         cleared = clear(folder)
         if not cleared.nothing:
@@ -84,6 +88,9 @@ def _supervise(settings: Settings, progress: "Progress", changed: Changed, ready
             log.warning("cleared after an earlier run: %d processes, %d shared-memory regions", *counts)
         try:
             _start_and_stay(settings, folder, progress, changed, ready)
+        except (KeyboardInterrupt, SystemExit):  # asked to, before there was anything to stop
+            _end_state(folder, "stopped", "")
+            raise
         except BaseException as exc:
             error = str(exc) if isinstance(exc, ZooserveError) else repr(exc)
             _end_state(folder, "failed", error)
@@ -111,11 +118,32 @@ def _end_state(folder: StateFolder, phase: Phase, error: str) -> None:
     state = folder.read_state()
     if state is None or state.pid != os.getpid():
         state = unplanned(phase)
-    folder.write_state(state.model_copy(update={"phase": phase, "error": error}))
+    try:
+        folder.write_state(state.model_copy(update={"phase": phase, "error": error}))
+    except OSError as exc:  # it is over all the same, and the error that ended it matters more
+        logging.getLogger("zooserve.supervisor").error("the last state could not be written: %s", exc)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """For the block SIGTERM and SIGHUP raise SystemExit, so that whatever runs then ends the processes it started."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    # nohup has SIGHUP ignored: it stays so.
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, leave) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _log_to(folder: StateFolder) -> logging.Logger:
     logger = logging.getLogger("zooserve")
+    rotate(folder.log_file("supervisor"))
     handler = logging.FileHandler(folder.log_file("supervisor"), encoding="utf-8")
     handler.setFormatter(logging.Formatter(_LOG_FORMAT))
     logger.addHandler(handler)
@@ -133,6 +161,7 @@ def _detach(settings: Settings, *, as_json: bool) -> None:
     folder = StateFolder(settings.state_dir)
     with held(folder):  # refuse here and now, where the user sees it
         log = folder.log_file("supervisor")
+        rotate(log)
     out = display.console(stderr=as_json)
     with progress_for(sys.stderr if as_json else sys.stdout) as progress:
         fetch_weights(settings, progress=progress)
@@ -147,7 +176,7 @@ def _detach(settings: Settings, *, as_json: bool) -> None:
         )
     try:
         state = _wait_until_ready(daemon, folder, steps.show)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         daemon.terminate()
         daemon.wait()
         raise

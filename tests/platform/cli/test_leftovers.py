@@ -12,7 +12,7 @@ from zooserve_cli.leftovers import clear, make_private, remove_sockets
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateFolder]:
-    temporary = Path("/tmp") / f"zt-{os.getpid()}"  # noqa: S108 (short enough for sockets)
+    temporary = Path("/tmp") / f"zt-{os.getpid()}"  # short enough for sockets
     temporary.mkdir()
     monkeypatch.setattr(state.tempfile, "gettempdir", lambda: str(temporary))
     folder = StateFolder(tmp_path / "state")
