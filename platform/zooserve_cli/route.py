@@ -1,10 +1,11 @@
 """`zooserve route`: the router alone, over Tritons that somebody else runs, a container's main process."""
 
-import os
+import asyncio
+
+import typer
 
 from zooserve.errors import SetupError
-from zooserve.processes.child import Child
-from zooserve.processes.ports import free_ports, require_free
+from zooserve.processes.ports import require_free
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings
 
@@ -14,8 +15,7 @@ __all__ = ["route"]
 def route() -> None:
     """Run the router alone, over the Tritons that ZOOSERVE_ZOO__* and ZOOSERVE_LEAF__* name."""
     from zooserve_cli.leftovers import clear, held
-    from zooserve_cli.router_process import RouterProcess
-    from zooserve_router.serve import RayPorts
+    from zooserve_cli.lone_router import LoneRouter
 
     settings = Settings().resolved()
     refuse_unaddressed(settings)
@@ -23,9 +23,8 @@ def route() -> None:
     with held(folder):
         require_free(settings.host, settings.port, "ZOOSERVE_PORT")
         clear(folder)
-        child = Child("router", folder.log_file("router"))
-        command, environment = RouterProcess(child, settings, folder, RayPorts(*free_ports(3))).command()
-    os.execve(command[0], command, environment)  # noqa: S606 (this process becomes the router, no shell)
+        code = asyncio.run(LoneRouter(settings, folder).run())
+    raise typer.Exit(code)
 
 
 def refuse_unaddressed(settings: Settings) -> None:

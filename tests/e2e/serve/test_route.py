@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -13,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from zooserve.processes.identity import Process, descendants, is_alive, process_table, send
 from zooserve.processes.ports import free_ports
+from zooserve.processes.records import ProcessRecords
+from zooserve.processes.state import StateFolder
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[3]
@@ -71,3 +75,94 @@ def test_the_router_alone_answers_from_tritons_of_another_platform(lone_router) 
         assert answer.headers["x-zooserve-version"] == "1"
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 0
+
+
+class Forlorn:
+    """A router whose Tritons are not there: enough to see what becomes of its processes."""
+
+    def __init__(self, state: Path) -> None:
+        self.folder = StateFolder(state)
+        port, *tritons = map(str, free_ports(3))
+        self.url = f"http://127.0.0.1:{port}"
+        self.process: subprocess.Popen[str] | None = None
+        self._variables = {
+            "ZOOSERVE_STATE_DIR": str(state),
+            "ZOOSERVE_PORT": port,
+            "ZOOSERVE_ZOO__HTTP_PORT": tritons[0],
+            "ZOOSERVE_LEAF__GRPC_PORT": tritons[1],
+        }
+
+    def zooserve(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start the command over the same state folder."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "zooserve_cli", *arguments],
+            cwd=ROOT,
+            env={**os.environ, **self._variables},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def lives(self) -> bool:
+        """Whether the router answers."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/health/live", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+@pytest.fixture
+def forlorn() -> Iterator[tuple[Forlorn, set[Process]]]:
+    """It, running, and every process of it."""
+    with tempfile.TemporaryDirectory(prefix="zooserve-route-") as state:
+        router = Forlorn(Path(state))
+        process = router.process = router.zooserve("route")
+        # A router that fills a pipe that nobody reads would wait for ever.
+        reader = threading.Thread(target=process.communicate)
+        reader.start()
+        try:
+            while not router.lives():
+                assert process.poll() is None
+                time.sleep(0.25)  # between two looks
+            own = {
+                Process(record.pid, record.start_time) for record in ProcessRecords(router.folder.records_file).read()
+            }
+            yield router, own | descendants([process.pid], process_table())
+        finally:
+            router.zooserve("down").communicate()
+            process.kill()
+            reader.join()
+
+
+def assert_nothing_left(router: Forlorn, processes: set[Process]) -> None:
+    assert [process for process in processes if is_alive(process)] == []
+    assert not router.folder.sockets.exists()
+    assert ProcessRecords(router.folder.records_file).read() == []
+
+
+def test_a_second_router_is_refused_and_down_stops_the_first(forlorn: tuple[Forlorn, set[Process]]) -> None:
+    router, processes = forlorn
+    second = router.zooserve("route")
+    _, refusal = second.communicate(timeout=60)
+    assert second.returncode == 1
+    assert "already runs" in refusal
+    assert router.folder.sockets.exists()
+    assert router.lives()
+    down = router.zooserve("down")
+    _, errors = down.communicate(timeout=120)
+    assert down.returncode == 0, errors
+    assert router.process is not None
+    assert router.process.wait(10) == 0
+    assert_nothing_left(router, processes)
+
+
+def test_down_reaps_what_a_killed_route_left(forlorn: tuple[Forlorn, set[Process]]) -> None:
+    router, processes = forlorn
+    roles = {record.role: record.process for record in ProcessRecords(router.folder.records_file).read()}
+    for role in ("supervisor", "router"):
+        assert send(roles[role], signal.SIGKILL)
+    down = router.zooserve("down")
+    _, errors = down.communicate(timeout=120)
+    assert down.returncode == 0, errors
+    assert_nothing_left(router, processes)
