@@ -97,9 +97,10 @@ class Supervisor:
             await self._start_all(http)
             async with self._step("first embedding and first chat"):
                 proof = await prove(plan.router_address, self._catalogue, http)
+            # The proof first: whoever sees the phase `ready` reads the proof's file next.
+            ready(proof)
             self._tell(phase="ready")
             _log.info("ready at http://%s", plan.router_address)
-            ready(proof)
             async with asyncio.TaskGroup() as group:
                 for server, watch in ((plan.zoo, plan.zoo_watch), (plan.leaf, plan.leaf_watch)):
                     look = partial(self._look_at_triton, server, watch, _Looks(), http)
