@@ -115,6 +115,22 @@ def test_a_dead_raylet_brings_the_router_up_anew(patient: Any) -> None:
     assert "router: restarting: " in log_of(patient)
 
 
+def test_a_killed_router_leaves_none_of_its_processes(patient: Any) -> None:
+    eventually(lambda: embeds(patient), patient)
+    (router,) = (each for each in below(patient, "zooserve_router.serve") if parent_of(each) == patient.state.pid)
+    left = descendants([router.pid], process_table())
+    restarts = patient.state.restarts.get("router", 0)
+    send(router, signal.SIGKILL)
+    eventually(lambda: patient.state.restarts.get("router", 0) > restarts, patient)
+    eventually(lambda: embeds(patient) and chats(patient), patient)
+    assert not left & descendants([patient.state.pid], process_table())
+    assert "router: restarting: it ended by itself (exit code -9)" in log_of(patient)
+
+
+def parent_of(process: Process) -> int:
+    return process_table()[process.pid]
+
+
 def replicas(patient: Any) -> list[Process]:
     return below(patient, "ray::ServeReplica")
 
