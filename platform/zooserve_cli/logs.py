@@ -1,7 +1,9 @@
 """`zooserve logs`: the end of a server's log, and what is added to it."""
 
+import os
 import time
 from collections import deque
+from pathlib import Path
 from typing import Annotated, TextIO
 
 import typer
@@ -29,13 +31,25 @@ def logs(
         # One reading of the file: what is added after its end here is what `follow` goes on with.
         for line in deque(log, maxlen=lines):
             typer.echo(line, nl=False)
-        if follow:
-            _follow(log)
-
-
-def _follow(log: TextIO) -> None:
+        if not follow:
+            return
+        _follow(log, file)
     while True:
+        with file.open(encoding="utf-8", errors="replace") as log:
+            _follow(log, file)
+
+
+def _follow(log: TextIO, file: Path) -> None:
+    """Print what is added, until the server has set this log aside and `file` is a new one."""
+    while True:
+        aside = _is_aside(log, file)
         if added := log.read():
             typer.echo(added, nl=False)
+        elif aside:  # known before the last reading: nothing was added since
+            return
         else:
             time.sleep(_POLL_S)
+
+
+def _is_aside(log: TextIO, file: Path) -> bool:
+    return file.exists() and not os.path.samestat(os.fstat(log.fileno()), file.stat())

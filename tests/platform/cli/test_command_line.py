@@ -151,6 +151,9 @@ def test_logs_follows_what_is_added(tmp_path: Path) -> None:
         with file.open("a") as log:
             log.write("new\n")
         assert follower.stdout.readline() == "new\n"
+        file.replace(logs / "zoo.log.1")  # as a server does with a long log before it starts
+        file.write_text("after\n")
+        assert follower.stdout.readline() == "after\n"
     finally:
         follower.kill()
         follower.communicate()
