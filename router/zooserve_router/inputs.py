@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from zooserve.catalogue import Model
-from zooserve.errors import BadInput, TooManyItems
+from zooserve.errors import BadInput, InputTooLong, TooManyItems
 from zooserve_router.embedding import TextInputs, TokenInputs
 from zooserve_router.payload import checked_text, kind_of
 
@@ -14,11 +14,10 @@ __all__ = ["mixed_inputs", "text_inputs"]
 def mixed_inputs(value: Any, model: Model) -> TextInputs | TokenInputs:
     """Texts or token rows. Raises BadInput naming the item at fault."""
     if isinstance(value, list) and value and _is_token(value[0]):
-        return TokenInputs([_token_row(value, "input")], ["input"])
+        return _token_inputs([value], ["input"], model)
     if isinstance(value, list) and value and isinstance(value[0], list):
         _refuse_too_many(value, model)
-        params = _params(value)
-        return TokenInputs([_token_row(row, param) for row, param in zip(value, params, strict=True)], params)
+        return _token_inputs(value, _params(value), model)
     return text_inputs(value, model)
 
 
@@ -49,15 +48,37 @@ def _refuse_too_many(items: Sequence[Any], model: Model) -> None:
         )
 
 
-def _token_row(row: Any, param: str) -> Sequence[int]:
+def _token_inputs(rows: Sequence[Any], params: Sequence[str], model: Model) -> TokenInputs:
+    """The rows, refused by their lengths before anything looks at a token: a body may bring millions."""
+    for row, param in zip(rows, params, strict=True):
+        _check_length(row, param, model)
+    total = sum(map(len, rows))
+    if total > model.limits.max_request_tokens:
+        raise InputTooLong(
+            f"`input` has {total} tokens together; one request takes {model.limits.max_request_tokens}. "
+            "Send them in several requests.",
+            param="input",
+        )
+    for row, param in zip(rows, params, strict=True):
+        _check_tokens(row, param)
+    return TokenInputs(rows, params)
+
+
+def _check_length(row: Any, param: str, model: Model) -> None:
     if not isinstance(row, list):
         raise BadInput(f"`{param}` is {kind_of(row)}, after token arrays; do not mix them.", param=param)
     if not row:
         raise BadInput(f"`{param}` is an empty token array.", param=param)
-    for token in row:
-        if not _is_token(token):
-            raise BadInput(f"`{param}` contains {kind_of(token)}; token ids are integers.", param=param)
-    return row
+    if len(row) > model.limits.max_tokens:
+        raise InputTooLong(
+            f"`{param}` has {len(row)} tokens and {model.name} reads at most {model.limits.max_tokens}.", param=param
+        )
+
+
+def _check_tokens(row: Sequence[Any], param: str) -> None:
+    stray = next((token for token in row if not _is_token(token)), 0)
+    if not _is_token(stray):
+        raise BadInput(f"`{param}` contains {kind_of(stray)}; token ids are integers.", param=param)
 
 
 def _is_token(value: Any) -> bool:

@@ -26,6 +26,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+# Python refuses to read numbers of thousands of digits; no body is that long either.
+_LENGTH_DIGITS = 18
+
 _log = logging.getLogger(__name__)
 
 
@@ -128,8 +131,8 @@ class Edge:
 
     async def _whole_body(self, headers: KnownHeaders, receive: Receive, context: RequestContext) -> bytes:
         """The body, refused as soon as it is too long. Read here, so that what can still come is only a hang-up."""
-        declared = headers.get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > self._max_body_bytes:
+        declared = headers.get(b"content-length", b"0").lstrip(b"0")
+        if declared.isdigit() and (len(declared) > _LENGTH_DIGITS or int(declared) > self._max_body_bytes):
             raise self._too_large()
         whole = bytearray()
         async with context.deadline.enforced():

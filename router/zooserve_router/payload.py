@@ -9,15 +9,25 @@ from starlette.requests import Request
 
 from zooserve.errors import BadInput
 
-__all__ = ["Fields", "checked_text", "json_fields", "kind_of"]
+__all__ = ["NUL_ADVICE", "Fields", "checked_text", "json_fields", "kind_of", "shown", "unknown_field"]
 
 _KINDS = {str: "a string", bool: "a boolean", int: "an integer", float: "a number", list: "an array", dict: "an object"}
-_NUL_ADVICE = "NUL characters mean nothing to the model and mostly come from binary data; remove them."
+NUL_ADVICE = "NUL characters mean nothing to the model and mostly come from binary data; remove them."
 
 
 def kind_of(value: object) -> str:
     """What JSON calls this value, for messages."""
     return "null" if value is None else _KINDS[type(value)]
+
+
+def shown(value: object) -> str:
+    """The value for a message: the beginning of a string, of anything else its kind, since it may be deeply nested."""
+    return repr(value[:64]) if isinstance(value, str) else kind_of(value)
+
+
+def unknown_field(path: str, advice: str) -> BadInput:
+    """The refusal of a field that nothing here reads, in the words that OpenAI's clients look for."""
+    return BadInput(f"Unrecognized request argument supplied: {path}. {advice}", param=path, code="unknown_parameter")
 
 
 async def json_fields(request: Request) -> "Fields":
@@ -121,9 +131,9 @@ class Fields:
         """Raises BadInput naming a field that nothing has read."""
         for name in self._values:
             if name not in self._read:
-                near = difflib.get_close_matches(name, self._read, n=1)
+                near = difflib.get_close_matches(name[:64], self._read, n=1)
                 advice = f"Did you mean `{near[0]}`?" if near else f"Known here: {', '.join(sorted(self._read))}."
-                raise BadInput(f"Unknown field `{name[:64]}`. {advice}", param=name[:64], code="unknown_parameter")
+                raise unknown_field(name[:64], advice)
 
 
 def checked_text(value: Any, param: str) -> str:
@@ -133,7 +143,7 @@ def checked_text(value: Any, param: str) -> str:
     if not value:
         raise BadInput(f"`{param}` is an empty string; leave it out or send text.", param=param)
     if "\0" in value:
-        raise BadInput(f"`{param}` contains a NUL character. {_NUL_ADVICE}", param=param)
+        raise BadInput(f"`{param}` contains a NUL character. {NUL_ADVICE}", param=param)
     return value
 
 

@@ -11,12 +11,13 @@ from tokenizers import Tokenizer
 
 from zooserve.errors import BadInput, InputTooLong
 
-__all__ = ["ChatTokenizer", "load_tokenizer"]
+__all__ = ["ChatTokenizer", "load_tokenizer", "refuse_more_than"]
 
 # The shapes that control tokens have in the open checkpoints; a template's own literals are added to these.
 _CONTROL = re.compile(r"<\|[^|]*\|>|</?s>|\[/?INST\]|<(bos|eos|start_of_turn|end_of_turn)>")
 # Below this an encoding costs a few milliseconds; beyond it the event loop should not wait.
 _INLINE_CHARACTERS = 8_192
+_INLINE_IDS = 2_048
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,16 @@ class ChatTokenizer:
             count = await asyncio.to_thread(self.count, prompt)
         else:
             count = self.count(prompt)
-        if count > limit:
-            raise _too_long(str(count), limit, param)
+        refuse_more_than(limit, count, param)
         return count
 
     def count(self, text: str) -> int:
         """How many tokens the text has, none added."""
         return len(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    async def text_of(self, ids: Sequence[int], param: str) -> str:
+        """As `decode`, without holding up the event loop."""
+        return self.decode(ids, param) if len(ids) <= _INLINE_IDS else await asyncio.to_thread(self.decode, ids, param)
 
     def decode(self, ids: Sequence[int], param: str) -> str:
         """The text that the engine would tokenize to exactly these ids. Raises BadInput when there is none."""
@@ -74,6 +78,12 @@ class ChatTokenizer:
                     param=param,
                     code="control_token_in_content",
                 )
+
+
+def refuse_more_than(limit: int, tokens: int, param: str) -> None:
+    """Raises InputTooLong if the prompt has more tokens than the model takes."""
+    if tokens > limit:
+        raise _too_long(str(tokens), limit, param)
 
 
 def _too_long(count: str, limit: int, param: str) -> InputTooLong:

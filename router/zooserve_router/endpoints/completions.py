@@ -29,6 +29,7 @@ from zooserve_router.endpoints.sampling import (
 from zooserve_router.generation import Generation
 from zooserve_router.payload import Fields, checked_text, json_fields
 from zooserve_router.services import context_of, services_of
+from zooserve_router.tokens import refuse_more_than
 
 __all__ = ["CompletionRequest", "routes"]
 
@@ -55,7 +56,7 @@ class CompletionRequest:
     def parse(cls, fields: Fields, catalogue: Catalogue) -> "CompletionRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
         model = find_model(catalogue, fields.required_text("model"), "chat")
-        prompts = _prompts_in(fields.required("prompt"))
+        prompts = _prompts_in(fields.required("prompt"), model.limits.max_tokens)
         stream = fields.boolean("stream", default=False)
         parsed = cls(
             model=model,
@@ -75,14 +76,14 @@ class CompletionRequest:
     async def ask(self, service: ChatService) -> Ask:
         """The request in tokens: prompts counted, answers granted, the same for all since they share one bound."""
         chat = service.ready_model(self.model)
-        texts = [_text_of(chat, prompt) for prompt in self.prompts]
+        texts = [await _text_of(chat, prompt) for prompt in self.prompts]
         prompts = tuple([await service.prompt_of_text(chat, text, "prompt") for text in texts])
         longest = max(prompt.tokens for prompt in prompts)
         granted = granted_tokens(self.model, longest, self.max_tokens, _DEFAULT_MAX_TOKENS, "prompt")
         return Ask(chat, prompts, replace(self.sampling, max_tokens=granted), self.n)
 
 
-def _prompts_in(value: Any) -> tuple[PromptInput, ...]:
+def _prompts_in(value: Any, max_tokens: int) -> tuple[PromptInput, ...]:
     """A string, token ids, or an array of either."""
     if isinstance(value, str):
         return (checked_text(value, "prompt"),)
@@ -91,16 +92,17 @@ def _prompts_in(value: Any) -> tuple[PromptInput, ...]:
             "`prompt` must be a string, an array of token ids, or a non-empty array of either.", param="prompt"
         )
     if _is_token(value[0]):
-        return (_tokens_in(value, "prompt"),)
+        return (_tokens_in(value, "prompt", max_tokens),)
     if len(value) > MAX_CHOICES:
         raise TooManyItems(f"{len(value)} prompts; at most {MAX_CHOICES} are answered per request.", param="prompt")
     return tuple(
-        _tokens_in(entry, f"prompt[{index}]") if isinstance(entry, list) else checked_text(entry, f"prompt[{index}]")
-        for index, entry in enumerate(value)
+        _tokens_in(entry, param, max_tokens) if isinstance(entry, list) else checked_text(entry, param)
+        for param, entry in ((f"prompt[{index}]", entry) for index, entry in enumerate(value))
     )
 
 
-def _tokens_in(values: list[Any], param: str) -> tuple[int, ...]:
+def _tokens_in(values: list[Any], param: str, max_tokens: int) -> tuple[int, ...]:
+    refuse_more_than(max_tokens, len(values), param)  # first: looking at 800,000 ids one by one takes seconds
     if not values or not all(map(_is_token, values)):
         raise BadInput(f"`{param}` must be a non-empty array of integer token ids.", param=param, code="invalid_type")
     return tuple(values)
@@ -110,8 +112,8 @@ def _is_token(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _text_of(chat: ChatModel, prompt: PromptInput) -> str:
-    return prompt if isinstance(prompt, str) else chat.tokenizer.decode(prompt, "prompt")
+async def _text_of(chat: ChatModel, prompt: PromptInput) -> str:
+    return prompt if isinstance(prompt, str) else await chat.tokenizer.text_of(prompt, "prompt")
 
 
 def _refuse_other_candidates(fields: Fields, n: int) -> None:

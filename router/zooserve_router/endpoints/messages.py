@@ -3,7 +3,7 @@
 from typing import Any
 
 from zooserve.errors import BadInput, TooManyItems, Unsupported
-from zooserve_router.payload import checked_text, kind_of
+from zooserve_router.payload import checked_text, kind_of, shown, unknown_field
 
 __all__ = ["Message", "messages_in"]
 
@@ -37,7 +37,7 @@ def _message(value: Any, param: str) -> Message:
     role = value.get("role")
     if not isinstance(role, str) or role not in _FIELDS:
         raise BadInput(
-            f"`{param}.role` is {str(role)[:64]!r}; it must be one of: {', '.join(_FIELDS)}.", param=f"{param}.role"
+            f"`{param}.role` is {shown(role)}; it must be one of: {', '.join(_FIELDS)}.", param=f"{param}.role"
         )
     _refuse_fields(value, role, param)
     message = {"role": "system" if role == "developer" else role, "content": _content(value, f"{param}.content")}
@@ -56,10 +56,8 @@ def _refuse_fields(value: dict[str, Any], role: str, param: str) -> None:
         if name in _LATER and given not in (None, []):
             raise Unsupported(f"`{param}.{name}` is not available with this model.", param=f"{param}.{name}")
         if name not in _FIELDS[role] | _LATER | {"role"}:
-            raise BadInput(
-                f"Unknown field `{param}.{name[:64]}` of a message from {role}.",
-                param=f"{param}.{name[:64]}",
-                code="unknown_parameter",
+            raise unknown_field(
+                f"{param}.{name[:64]}", f"Known of a message from {role}: {', '.join(sorted(_FIELDS[role]))}."
             )
 
 
@@ -89,9 +87,9 @@ def _text_part(part: Any, param: str) -> str:
     kind = part.get("type")
     if kind != "text":
         raise Unsupported(
-            f"`{param}` is of type {str(kind)[:64]!r}; this model reads parts of type 'text' only.", param=param
+            f"`{param}` is of type {shown(kind)}; this model reads parts of type 'text' only.", param=param
         )
     unknown = set(part) - {"type", "text", "prompt_cache_breakpoint"}
     if unknown:
-        raise BadInput(f"Unknown field `{min(unknown)[:64]}` in `{param}`.", param=param, code="unknown_parameter")
+        raise unknown_field(f"{param}.{min(unknown)[:64]}", "Known of a text part: text, type.")
     return checked_text(part.get("text"), f"{param}.text")

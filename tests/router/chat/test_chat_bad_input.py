@@ -118,6 +118,7 @@ async def test_bad_chat_requests_are_refused_by_name(edge, fields, param, stream
     assert edge.budget.taken_tokens == 0
 
 
+NESTED = b"[" * 1000 + b"]" * 1000  # orjson reads that, and Python cannot print it
 RAW_BODIES = {
     "nothing": b"",
     "no JSON": b"{",
@@ -129,6 +130,10 @@ RAW_BODIES = {
     "an integer without end": b'{"model":"chat","messages":[{"role":"user","content":"Hi"}],"max_tokens":'
     + b"9" * 500
     + b"}",
+    "a role too deep to be printed": b'{"model":"chat","messages":[{"role":' + NESTED + b',"content":"Hi"}]}',
+    "a part too deep to be printed": b'{"model":"chat","messages":[{"role":"user","content":[{"type":'
+    + NESTED
+    + b"}]}]}",
     "deep nesting": b'{"model":"chat","messages":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
 }
 
@@ -233,3 +238,24 @@ async def test_token_ids_that_are_not_the_models_own_spelling_are_refused(edge, 
     response = await edge.http.post("/v1/completions", json={"model": "chat", "prompt": half})
     assert json.loads(response.content)["error"]["code"] == "token_ids_not_canonical"
     assert edge.leaf.asked == []
+
+
+@pytest.mark.parametrize("place", ["prompt", "prompt[1]"])
+async def test_more_token_ids_than_the_model_reads_are_refused_by_their_count(edge, place) -> None:
+    ids = [5] * 800_000
+    body = {"model": "chat", "prompt": ids if place == "prompt" else ["A", ids]}
+    response = await edge.http.post("/v1/completions", json=body)
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], error["param"]) == (400, "context_length_exceeded", place)
+    assert "400" in error["message"]
+    assert "800000" in error["message"]
+
+
+async def test_an_unknown_argument_is_named_in_openais_own_words(edge) -> None:
+    told = [
+        (await edge.chat(temprature=1)).json()["error"],
+        (await edge.chat(messages=[{**USER, "mood": 1}])).json()["error"],
+    ]
+    assert told[0]["message"] == "Unrecognized request argument supplied: temprature. Did you mean `temperature`?"
+    assert told[1]["message"].startswith("Unrecognized request argument supplied: messages[0].mood. ")
+    assert {error["code"] for error in told} == {"unknown_parameter"}

@@ -134,6 +134,8 @@ async def test_a_malformed_traceparent_is_dropped(http, trace):
 async def test_a_body_at_the_cap_passes_and_one_byte_more_does_not(http):
     assert (await http.post("/v1/x", content=b"x" * MAX_BODY)).json()["length"] == MAX_BODY
     assert (await http.post("/v1/x", content=b"x" * (MAX_BODY + 1))).status_code == 413
+    for declared, status in (("9" * 5000, 413), ("0" * 5000 + "1", 200)):
+        assert (await http.post("/v1/x", content=b"x", headers={"content-length": declared})).status_code == status
 
 
 async def test_an_endless_body_is_refused_while_it_is_still_coming():
