@@ -78,3 +78,8 @@ class RequestContext:
     traceparent: str | None = None
     started: float = field(default_factory=time.monotonic)
     record: Record = field(default_factory=Record)
+
+    @property
+    def budget_s(self) -> float:
+        """The time that the whole request was given."""
+        return self.deadline.at - self.started

@@ -15,7 +15,7 @@ from zooserve.errors import BackendUnavailable, BadInput, DeadlineExceeded, Mode
 from zooserve.triton.tensors import InferenceAnswer, Tensor
 from zooserve_router.admission import Budget
 from zooserve_router.backends.wire import RawAnswer
-from zooserve_router.backends.zoo import Inference, error_of
+from zooserve_router.backends.zoo import Inference, error_of, is_refusal
 from zooserve_router.context import RequestContext
 from zooserve_router.readiness import Readiness
 
@@ -51,6 +51,8 @@ OUTPUTS: dict[Task, tuple[str, ...]] = {
     "classify": ("probabilities", "tokens"),
     "rag_query": ("embedding", "injection_probability", "tokens"),
 }
+# No alias is that long, and what is like a name of megabytes takes seconds to find out.
+_LONGEST_NAME = 200
 # Two fill one encoder's batch of 64 while the next pair is on its way; more only lengthens other callers' queue.
 _CHUNKS_AT_ONCE = 4
 
@@ -102,6 +104,8 @@ class Relay:
 def known_model(catalogue: Catalogue, name: str) -> Model:
     """The model behind a name, an alias or `name@version`. Raises ModelNotFound with the nearest names."""
     try:
+        if len(name) > _LONGEST_NAME:
+            raise UnknownModel(name, [])
         return catalogue.resolve(name)
     except UnknownModel as exc:
         raise ModelNotFound(_not_found(exc), param="model") from exc
@@ -131,7 +135,7 @@ def find_model(catalogue: Catalogue, name: str, task: Task) -> Model:
 
 def _not_found(unknown: UnknownModel) -> str:
     advice = f"Did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else "GET /v1/models lists them all."
-    return f"The model {unknown.name[:200]!r} does not exist. {advice}"
+    return f"The model {unknown.name[:_LONGEST_NAME]!r} does not exist. {advice}"
 
 
 def slo_class_of(context: RequestContext, items: int, interactive_max_items: int) -> SloClass:
@@ -165,10 +169,12 @@ class ZooDispatch:
             nonlocal unsent
             for index, chunk in pending:
                 unsent -= chunk.tokens
-                answers[index] = await self._to_its_end(self._infer(job, chunk, context), budget, chunk.tokens)
+                answers[index] = await self._to_its_end(
+                    self._infer(job, chunk, context), job.triton_model, budget, chunk.tokens
+                )
 
         try:
-            with self._minded(job.model, context):
+            with self._minded(job.model, job.triton_model, context):
                 async with context.deadline.enforced():
                     await _all_or_first_failure([work() for _ in job.chunks[:_CHUNKS_AT_ONCE]])
         finally:
@@ -183,21 +189,24 @@ class ZooDispatch:
         budget.take(relay.tokens)
         path = f"/v2/models/{relay.triton_model}/infer"
         sent = self._zoo.send("POST", path, relay.headers, relay.body, context.deadline.remaining_s())
-        with self._minded(relay.model, context):
+        with self._minded(relay.model, relay.triton_model, context):
             async with context.deadline.enforced():
-                answer = await self._to_its_end(sent, budget, relay.tokens)
-            if answer.status >= 500:
+                answer = await self._to_its_end(sent, relay.triton_model, budget, relay.tokens)
+            if answer.status != 200 and not is_refusal(answer):
                 raise error_of(relay.triton_model, answer)
         return answer
 
     @contextmanager
-    def _minded(self, model: Model, context: RequestContext) -> Iterator[None]:
-        """Note how long the zoo takes, and doubt the model if the zoo says that it is not there."""
+    def _minded(self, model: Model, triton_model: str, context: RequestContext) -> Iterator[None]:
+        """Note how long the zoo takes, and doubt the model if the zoo says that it is not there, or says nothing."""
         with context.record.phase("zoo"):
             try:
                 yield
             except BackendUnavailable as fault:
                 self._readiness.doubt(model, fault)
+                raise
+            except DeadlineExceeded:
+                self._readiness.unanswered(model, triton_model, context.budget_s)
                 raise
 
     async def drain(self, timeout_s: float) -> None:
@@ -209,11 +218,11 @@ class ZooDispatch:
                 task.cancel()
             await asyncio.gather(*hung, return_exceptions=True)
 
-    async def _to_its_end(self, sent: Coroutine[Any, Any, T], budget: Budget, tokens: int) -> T:
+    async def _to_its_end(self, sent: Coroutine[Any, Any, T], triton_model: str, budget: Budget, tokens: int) -> T:
         """The call's result. A caller that leaves does not stop it: Triton works on, and the tokens stay taken."""
         task = asyncio.create_task(sent)
         self._in_flight.add(task)
-        task.add_done_callback(partial(self._ended, budget, tokens))
+        task.add_done_callback(partial(self._ended, triton_model, budget, tokens))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -222,11 +231,12 @@ class ZooDispatch:
                 raise BackendUnavailable("The router is stopping and let go of this request.") from None
             raise
 
-    def _ended(self, budget: Budget, tokens: int, task: asyncio.Task[Any]) -> None:
+    def _ended(self, triton_model: str, budget: Budget, tokens: int, task: asyncio.Task[Any]) -> None:
         self._in_flight.discard(task)
         budget.give_back(tokens)
-        if not task.cancelled():
-            task.exception()  # looked at, since its caller may have left: asyncio would complain
+        # The exception is looked at in any case, since its caller may have left: asyncio would complain.
+        if not task.cancelled() and task.exception() is None:
+            self._readiness.answered(triton_model)  # too late for its caller, perhaps, and still no sign of a hang
 
     async def _infer(self, job: Job, chunk: Chunk, context: RequestContext) -> InferenceAnswer:
         remaining_s = context.deadline.remaining_s()

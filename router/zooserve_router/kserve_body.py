@@ -1,28 +1,37 @@
 """A look into a KServe v2 inference body before it is passed on unchanged.
 
 Refused is what would only fail inside a stage, as a server error that names nothing (broken JSON, text that is no
-UTF-8, token ids beyond the vocabulary), and what reaches past this request (shared memory). Names, types and shapes of
-tensors are Triton's to check: it answers 400 by itself.
+UTF-8 or holds NULs, token ids beyond the vocabulary, a mask that is none, rows longer than the model reads), and what
+reaches past this request (shared memory). Other names, types and shapes of tensors are Triton's to check: it answers
+400 by itself. What was sent is only ever measured, never written out again: a writer's bounds are not a reader's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import orjson
 
-from zooserve.errors import BadInput
-from zooserve_router.payload import kind_of
+from zooserve.errors import BadInput, InputTooLong
+from zooserve_router.payload import NUL_ADVICE, kind_of, shown
 from zooserve_router.vocabulary import Vocabulary
 
 __all__ = ["checked_body"]
 
 _BYTES_PER_TOKEN = 4
 _ID_BYTES = 8
+# Python refuses to read numbers of thousands of digits; no body here is a terabyte.
+_LENGTH_DIGITS = 12
+_ENCODER_INPUTS = {"input_ids", "attention_mask"}
 
 
-def checked_body(body: bytes, header_length: str | None, vocabulary: Vocabulary | None) -> int:
-    """About how many tokens the body brings, for admission. Raises BadInput naming the tensor at fault."""
+def checked_body(
+    body: bytes, header_length: str | None, vocabulary: Vocabulary | None, longest_row: int | None = None
+) -> int:
+    """About how many tokens the body brings, for admission. Raises BadInput naming the tensor at fault.
+
+    `longest_row` is given for a model that reads rows of token ids: the most tokens that a row may have.
+    """
     length = _header_length(body, header_length)
     header = _json_header(body[:length])
     _refuse_shared_memory(header)
@@ -36,13 +45,16 @@ def checked_body(body: bytes, header_length: str | None, vocabulary: Vocabulary 
         offset += size
     if offset != len(body):
         raise BadInput(f"The body has {len(body) - offset} bytes after its last tensor.")
+    if longest_row is not None:
+        _check_rows(header["inputs"], longest_row)
     return max(tokens, 1)
 
 
 def _header_length(body: bytes, header_length: str | None) -> int:
     if header_length is None:
         return len(body)
-    if not (header_length.isascii() and header_length.isdigit() and int(header_length) <= len(body)):
+    digits = header_length.isascii() and header_length.isdigit() and len(header_length) <= _LENGTH_DIGITS
+    if not digits or int(header_length) > len(body):
         raise BadInput("Inference-Header-Content-Length is not the length of the JSON in front of the tensors.")
     return int(header_length)
 
@@ -81,48 +93,99 @@ def _parameters(tensor: dict[str, Any]) -> dict[str, Any]:
 
 
 def _name(tensor: dict[str, Any]) -> str:
-    return str(tensor.get("name"))[:64]
+    name = tensor.get("name")
+    return name[:64] if isinstance(name, str) else f"a tensor whose name is {kind_of(name)}"
+
+
+def _check_rows(tensors: Sequence[dict[str, Any]], longest: int) -> None:
+    """Raises BadInput unless these are rows of token ids and their mask, of one shape that the model reads."""
+    names = [_name(tensor) for tensor in tensors]
+    if sorted(names) != sorted(_ENCODER_INPUTS):
+        raise BadInput(f"This model reads input_ids and attention_mask, each once; sent: {', '.join(names[:8])}.")
+    shapes = [_row_shape(tensor, longest) for tensor in tensors]
+    if shapes[0] != shapes[1]:
+        raise BadInput(f"input_ids and attention_mask differ in shape: {shapes[0]} and {shapes[1]}.", param=names[1])
+
+
+def _row_shape(tensor: dict[str, Any], longest: int) -> list[int]:
+    name, shape = _name(tensor), tensor.get("shape")
+    if tensor.get("datatype") != "INT64":
+        raise BadInput(f"{name} is of type {shown(tensor.get('datatype'))}; it must be INT64.", param=name)
+    if not isinstance(shape, list) or len(shape) != 2 or not all(type(size) is int and size > 0 for size in shape):
+        raise BadInput(f"{name}: its shape must be [rows, length], both above 0.", param=name)
+    if shape[1] > longest:
+        raise InputTooLong(f"{name} has rows of {shape[1]} tokens; this model reads at most {longest}.", param=name)
+    return shape
 
 
 def _checked_tensor(tensor: dict[str, Any], binary: bytes, vocabulary: Vocabulary | None) -> int:
     """Its tokens; a mask counts nothing."""
-    if tensor.get("datatype") == "BYTES":
+    name, datatype = tensor.get("name"), tensor.get("datatype")
+    if datatype == "BYTES":
         return _checked_texts(tensor, binary)
-    if tensor.get("name") == "input_ids" and tensor.get("datatype") == "INT64":
+    if name == "input_ids" and datatype == "INT64":
         return _checked_ids(tensor, binary, vocabulary)
+    if name == "attention_mask" and datatype == "INT64":
+        _check_mask(tensor, binary)
     return 0
 
 
 def _checked_texts(tensor: dict[str, Any], binary: bytes) -> int:
-    if not binary:
-        return len(orjson.dumps(tensor.get("data"))) // _BYTES_PER_TOKEN
+    count = 0
+    for text in _binary_texts(tensor, binary) if binary else _texts_in(tensor.get("data")):
+        if "\0" in text:
+            raise BadInput(f"{_name(tensor)} contains a NUL character. {NUL_ADVICE}", param=_name(tensor))
+        count += len(text)
+    return count // _BYTES_PER_TOKEN
+
+
+def _texts_in(data: Any) -> Iterator[str]:
+    """The strings of nested arrays, in no order; whatever else is there Triton refuses itself."""
+    waiting = [data]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting.extend(value)
+        elif isinstance(value, str):
+            yield value
+
+
+def _binary_texts(tensor: dict[str, Any], binary: bytes) -> Iterator[str]:
     offset = 0
     while offset < len(binary):
         end = offset + 4 + int.from_bytes(binary[offset : offset + 4], "little")
         if offset + 4 > len(binary) or end > len(binary):
             raise BadInput(f"{_name(tensor)}: its elements do not add up to binary_data_size.", param=_name(tensor))
         try:
-            binary[offset + 4 : end].decode()
+            yield binary[offset + 4 : end].decode()
         except UnicodeDecodeError as exc:
             raise BadInput(f"{_name(tensor)} contains text that is not UTF-8: {exc}.", param=_name(tensor)) from exc
         offset = end
-    return len(binary) // _BYTES_PER_TOKEN
 
 
 def _checked_ids(tensor: dict[str, Any], binary: bytes, vocabulary: Vocabulary | None) -> int:
-    if len(binary) % _ID_BYTES:
-        raise BadInput("input_ids: binary_data_size is no multiple of 8.", param="input_ids")
-    ids = np.frombuffer(binary, "<i8") if binary else _ids_of_json(tensor.get("data"))
+    ids = _integers(tensor, binary)
     if vocabulary is not None and ids.size and not (ids.min() >= 0 and ids.max() < vocabulary.size):
         raise BadInput(f"input_ids must be 0 to {vocabulary.size - 1}.", param="input_ids")
     return int(ids.size)
 
 
-def _ids_of_json(data: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _check_mask(tensor: dict[str, Any], binary: bytes) -> None:
+    mask = _integers(tensor, binary)
+    if mask.size and not (mask.min() >= 0 and mask.max() <= 1):
+        raise BadInput("attention_mask must be 1 for a token and 0 for padding.", param="attention_mask")
+
+
+def _integers(tensor: dict[str, Any], binary: bytes) -> np.ndarray[Any, np.dtype[np.int64]]:
+    name = _name(tensor)
+    if len(binary) % _ID_BYTES:
+        raise BadInput(f"{name}: binary_data_size is no multiple of {_ID_BYTES}.", param=name)
+    if binary or "data" not in tensor:
+        return np.frombuffer(binary, "<i8")
     try:
-        ids = np.asarray(data)
-    except ValueError as exc:  # rows of different lengths
-        raise BadInput(f"input_ids: its data is no array of numbers: {exc}.", param="input_ids") from exc
-    if ids.dtype.kind not in "iu":
-        raise BadInput("input_ids: its data must be integers.", param="input_ids")
-    return ids.astype(np.int64)
+        numbers = np.asarray(tensor.get("data"))
+    except ValueError as exc:  # rows of different lengths, or nested deeper than an array can be
+        raise BadInput(f"{name}: its data is no array of numbers: {exc}.", param=name) from exc
+    if numbers.dtype.kind not in "iu":
+        raise BadInput(f"{name}: its data must be integers.", param=name)
+    return numbers.astype(np.int64)

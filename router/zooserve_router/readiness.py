@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ Probe = Callable[[], Awaitable[None]]
 """Proves one model by real inferences; raises a ServingError when it does not work."""
 
 _log = logging.getLogger(__name__)
+# A hung server refuses nothing: it shows by requests that get no answer, one after the other, with time enough.
+_UNANSWERED_IN_A_ROW = 3
+_TIME_ENOUGH_S = 1.0
 _PAUSES_S = (0.25, 0.5, 1.0, 2.0)
 
 
@@ -34,6 +38,7 @@ class Readiness:
         self._probes = probes
         self._faults = dict.fromkeys(self._models, "its first inferences are still running")
         self._doubted = {name: asyncio.Event() for name in self._models}
+        self._unanswered: Counter[str] = Counter()
         for doubted in self._doubted.values():
             doubted.set()
 
@@ -64,6 +69,20 @@ class Readiness:
             _log.warning("%s is no longer ready: %s", model.name, fault.message)
             self._faults[model.name] = fault.message
             self._doubted[model.name].set()
+
+    def unanswered(self, model: Model, triton_model: str, budget_s: float) -> None:
+        """A request to `triton_model` ran out of its budget: a few in a row, with no answer between, are a doubt."""
+        if budget_s < _TIME_ENOUGH_S:
+            return
+        self._unanswered[triton_model] += 1
+        if self._unanswered[triton_model] >= _UNANSWERED_IN_A_ROW:
+            self.answered(triton_model)
+            reason = f"{triton_model} left {_UNANSWERED_IN_A_ROW} requests in a row without an answer"
+            self.doubt(model, BackendUnavailable(reason))
+
+    def answered(self, triton_model: str) -> None:
+        """`triton_model` answered a request, in time or not: it does not hang."""
+        self._unanswered.pop(triton_model, None)
 
     async def watch(self) -> None:
         """Probe every model until it works, and again whenever it is doubted. Runs until cancelled."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded,
 from zooserve.triton.tensors import InferenceAnswer, Tensor, decode_answer, encode_request
 from zooserve_router.backends.wire import ConnectionPool, RawAnswer, Unanswered
 
-__all__ = ["HEADER_LENGTH", "Inference", "ZooBackend", "error_of"]
+__all__ = ["HEADER_LENGTH", "Inference", "ZooBackend", "error_of", "is_refusal"]
 
 HEADER_LENGTH = "inference-header-content-length"
 _RETRY_PAUSE_S = (0.01, 0.05)
@@ -84,6 +85,17 @@ def translated_errors(path: str) -> Iterator[None]:
 _UNAVAILABLE = ("unknown model", "has no available versions", "is not ready", "not healthy", "is unloading")
 
 
+# Triton answers 400 to these as well. Only from the beginning of its text: later on it quotes what the caller sent.
+_MODEL_MISSING = re.compile(
+    r"(in ensemble '[\w.-]+', )?(Request for unknown model|Model '?[\w.-]+'? is not ready|Stub process)", re.IGNORECASE
+)
+
+
+def is_refusal(answer: RawAnswer) -> bool:
+    """Whether Triton refuses what the caller sent, and does not say by a 4xx that the model is gone."""
+    return 400 <= answer.status < 500 and _MODEL_MISSING.match(_text_of(answer.body)) is None
+
+
 def error_of(model: str, answer: RawAnswer) -> ServingError:
     """Triton's failure as ours. It tells a full queue, an expired request and a dead stub apart by text only."""
     text = _text_of(answer.body)
@@ -91,7 +103,7 @@ def error_of(model: str, answer: RawAnswer) -> ServingError:
         return Overloaded(f"The queue of {model} is full; try again in a second.")
     if "timeout expired" in text:
         return DeadlineExceeded(f"The request waited for {model} until its time budget ran out.")
-    if any(phrase in text for phrase in _UNAVAILABLE):
+    if any(phrase in text for phrase in _UNAVAILABLE) or _MODEL_MISSING.match(text):
         return BackendUnavailable(f"{model} is not available: {text}")
     return BackendFailed(f"{model} failed: {text}")
 

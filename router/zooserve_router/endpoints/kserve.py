@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from zooserve import __version__
 from zooserve.catalogue import Catalogue, Model, SloClass
@@ -33,6 +34,8 @@ class Target:
     model: Model
     triton_model: str
     slo_class: SloClass
+    longest_row: int | None = None
+    """Of a model that reads rows of token ids: the most tokens that a row may have."""
 
     @property
     def path(self) -> str:
@@ -63,9 +66,14 @@ def _mentioned(catalogue: Catalogue, name: str) -> Target | None:
     if name in catalogue.names():
         return None
     for model in catalogue:
-        for slo_class, triton_model in (*model.triton.items(), *(model.encoder or {}).items()):
-            if model.runs_on == "zoo" and triton_model == name:
+        if model.runs_on != "zoo":
+            continue
+        for slo_class, triton_model in model.triton.items():
+            if triton_model == name:
                 return Target(model, triton_model, slo_class)
+        for slo_class, encoder in (model.encoder or {}).items():
+            if encoder == name:
+                return Target(model, encoder, slo_class, longest_row=model.limits.max_tokens)
     return None
 
 
@@ -120,7 +128,8 @@ async def infer(request: Request) -> Response:
             raise BadInput("Compressed bodies are not read here; send the request without content-encoding.")
         body = await request.body()
         header_length = request.headers.get(HEADER_LENGTH)
-        tokens = checked_body(body, header_length, services.vocabularies.get(target.model.name))
+        vocabulary = services.vocabularies.get(target.model.name)
+        tokens = checked_body(body, header_length, vocabulary, target.longest_row)
     headers = {} if header_length is None else {HEADER_LENGTH: header_length}
     if context.traceparent:
         headers["traceparent"] = context.traceparent
@@ -139,12 +148,21 @@ def _passed_on(answer: RawAnswer) -> Response:
     return Response(answer.body, answer.status, headers=kept)
 
 
-def _model_routes(prefix: str) -> tuple[Route, ...]:
+class _Modest(Route):
+    """A route that does not claim paths for other methods than its own: any path looks like a name with slashes."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Starlette: whether this request is meant."""
+        match, child = super().matches(scope)
+        return (match, child) if match is Match.FULL else (Match.NONE, {})
+
+
+def _model_routes(prefix: str, route: type[Route] = Route) -> tuple[Route, ...]:
     return (
-        Route(prefix, model_metadata, methods=["GET"]),
-        Route(f"{prefix}/config", model_config, methods=["GET"]),
-        Route(f"{prefix}/ready", model_ready, methods=["GET"]),
-        Route(f"{prefix}/infer", infer, methods=["POST"]),
+        route(f"{prefix}/config", model_config, methods=["GET"]),
+        route(f"{prefix}/ready", model_ready, methods=["GET"]),
+        route(f"{prefix}/infer", infer, methods=["POST"]),
+        route(prefix, model_metadata, methods=["GET"]),
     )
 
 
@@ -154,4 +172,7 @@ routes = (
     Route("/v2/health/ready", server_ready, methods=["GET"]),
     *_model_routes("/v2/models/{name}"),
     *_model_routes("/v2/models/{name}/versions/{version}"),
+    # Aliases as Hugging Face has them. What matches is only looked up: no part of it goes into a path of Triton's.
+    *_model_routes("/v2/models/{name:path}/versions/{version}", _Modest),
+    *_model_routes("/v2/models/{name:path}", _Modest),
 )

@@ -80,6 +80,32 @@ async def test_a_doubted_model_is_probed_again_at_once(catalogue):
     await asyncio.gather(watch, return_exceptions=True)
 
 
+async def test_three_requests_in_a_row_without_an_answer_are_a_doubt(catalogue):
+    async def works() -> None:
+        return
+
+    embed = catalogue.resolve("embed")
+    readiness = Readiness(catalogue, {model.name: works for model in catalogue})
+    watch = asyncio.create_task(readiness.watch())
+    await turns()
+    for _ in range(5):
+        readiness.unanswered(embed, "embed", budget_s=0.9)  # too little time says nothing about the server
+    readiness.unanswered(embed, "embed", budget_s=5)
+    readiness.unanswered(embed, "embed", budget_s=5)
+    readiness.unanswered(embed, "embed_bulk", budget_s=5)
+    readiness.answered("embed")
+    readiness.unanswered(embed, "embed", budget_s=5)
+    readiness.unanswered(embed, "embed", budget_s=5)
+    assert readiness.is_ready("embed")
+    readiness.unanswered(embed, "embed", budget_s=5)
+    with pytest.raises(BackendUnavailable, match="embed left 3 requests in a row without an answer"):
+        readiness.require(embed)
+    await turns()
+    assert readiness.is_ready("embed"), "the probe was answered"
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+
+
 def test_every_bucket_of_every_class_and_encoder_is_asked(catalogue):
     asked = [(wanted.model, wanted.inputs[0].shape[-1]) for wanted in inferences_proving(catalogue.resolve("embed"))]
     models = [model for model, _ in asked]

@@ -144,3 +144,27 @@ async def test_drain_lets_go_of_what_hangs(router):
     assert (await caller).status_code >= 500
     await asyncio.sleep(0)
     assert router.taken_tokens == 0
+
+
+async def test_a_zoo_that_answers_nothing_is_not_ready_until_it_answers(router):
+    router.zoo.open.clear()
+    late = DeadlineExceeded("no answer")
+    for _ in range(3):
+        assert router.services.readiness.is_ready("embed")
+        router.zoo.fault = late
+        router.zoo.open.set()
+        assert (await router.embed("w5")).status_code == 504
+        router.zoo.open.clear()
+    assert not router.services.readiness.is_ready("embed")
+    router.zoo.fault = None
+    router.zoo.open.set()
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert (await router.embed("w5")).status_code == 200
+
+
+async def test_an_answer_between_two_that_are_late_shows_that_the_zoo_does_not_hang(router):
+    for fault in (DeadlineExceeded("no answer"), DeadlineExceeded("no answer"), None) * 3:
+        router.zoo.fault = fault
+        await router.embed("w5")
+    assert router.services.readiness.is_ready("embed")
