@@ -68,7 +68,7 @@ class RouterMetrics:
         )
         self._wasted_tokens = Counter(
             "zooserve_wasted_tokens",
-            "Tokens generated for a caller who had left before the answer was complete.",
+            "Tokens generated for a caller who had left, or whose deadline passed, before the answer was complete.",
             _MODEL_LABELS,
             registry=registry,
         )
@@ -99,7 +99,7 @@ class RouterMetrics:
         self._first_token_s.labels(model, version, slo_class).observe(spent_s)
 
     def wasted(self, model: str, version: str, slo_class: str, tokens: int) -> None:
-        """Count tokens that were generated for nobody."""
+        """Count tokens of answers whose end nobody was there for."""
         self._wasted_tokens.labels(model, version, slo_class).inc(tokens)
 
     def refusal(self, reason: str) -> None:

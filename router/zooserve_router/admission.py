@@ -2,8 +2,6 @@
 
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from zooserve.errors import Overloaded
 
@@ -25,19 +23,11 @@ class Budget:
         self.taken_tokens = 0
         self._drained: deque[tuple[float, int]] = deque()
 
-    @contextmanager
-    def hold(self, tokens: int) -> Iterator[None]:
-        """Take `tokens` for the block. Raises Overloaded if they do not fit beside what is in flight."""
-        self.take(tokens)
-        try:
-            yield
-        finally:  # also when the client hangs up
-            self.give_back(tokens)
-
     def take(self, tokens: int) -> None:
-        """Take `tokens`, to be given back by whoever took them. Raises Overloaded if they do not fit.
+        """Take `tokens`, to be given back by whoever took them, also when the client hangs up.
 
-        A request larger than the whole budget is admitted alone, so that it is slow rather than impossible.
+        Raises Overloaded if they do not fit beside what is in flight. A request larger than the whole budget is
+        admitted alone, so that it is slow rather than impossible.
         """
         if self.taken_tokens and self.taken_tokens + tokens > self.limit_tokens:
             retry_after_s = self.retry_after_s(tokens)

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from zooserve.catalogue import Catalogue, Model
-from zooserve.errors import BackendUnavailable, InputTooLong
+from zooserve.errors import BackendUnavailable, DeadlineExceeded, InputTooLong
 from zooserve.leaf.stops import StopScanner
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.admission import Budget
 from zooserve_router.context import RequestContext
 from zooserve_router.fanout import merged
-from zooserve_router.generation import Generation, Piece
+from zooserve_router.generation import Generation, Piece, Timings
 from zooserve_router.readiness import Probe, Readiness
 from zooserve_router.templates import ChatTemplate
 from zooserve_router.tokens import ChatTokenizer, load_tokenizer
@@ -116,6 +116,9 @@ class _Run:
     """How far an answer got."""
 
     texts: dict[int, str] = field(default_factory=dict)
+    """What was written of each choice."""
+    finished: set[int] = field(default_factory=set)
+    """The choices whose end the caller was given."""
     ended_by_leaf: int = 0
 
 
@@ -166,26 +169,32 @@ class ChatService:
         However it ends, what the leaf still works on is cancelled, and admitted until the leaf has ended it.
         """
         generations = ask.generations()
-        context.record.input_tokens = ask.prompt_tokens
         ask.chat.budget.take(ask.held_tokens)
+        context.record.input_tokens = ask.prompt_tokens
         run = _Run()
-        finished = 0
         try:
             choices = [self._choice(ask, index, generations[index], run, context) for index in range(len(generations))]
             async with aclosing(merged(choices)) as steps:
-                while finished < len(generations):
+                while len(run.finished) < len(generations):
                     async with context.deadline.enforced():
                         step = await anext(steps)
                     if step.finish_reason is not None:
-                        finished += 1
+                        run.finished.add(step.index)
                         context.record.output_tokens += step.completion_tokens
                     yield step
         except BackendUnavailable as fault:
             self._readiness.doubt(ask.chat.model, fault)
             raise
+        except DeadlineExceeded:
+            if not run.texts:
+                self._readiness.unanswered(ask.chat.model, _triton_model(ask.chat.model), context.budget_s)
+            self._count_waste(ask, run, context)
+            raise
+        except (GeneratorExit, asyncio.CancelledError):  # the caller left, or stopped reading until the deadline
+            self._count_waste(ask, run, context)
+            raise
         finally:
-            if finished < len(generations):
-                self._count_waste(ask, run, context)
+            context.record.output_tokens += self._unfinished_tokens(ask, run)
             self._give_back(ask, everything_ended=run.ended_by_leaf == len(generations))
 
     async def _choice(
@@ -193,11 +202,13 @@ class ChatService:
     ) -> AsyncGenerator[Step, None]:
         scanner = StopScanner(generation.stop)
         model = ask.chat.model
-        pieces = self._generator.generate(model.triton_model("interactive"), generation, context.deadline.remaining_s())
+        pieces = self._generator.generate(_triton_model(model), generation, context.deadline.remaining_s())
         async with aclosing(pieces):
             async for piece in pieces:
+                self._readiness.answered(_triton_model(model))
                 if piece.text and not run.texts:
                     self._first_token(model, context)
+                _note_timings(piece.timings, context)
                 run.ended_by_leaf += piece.finish_reason is not None
                 text = scanner.feed(piece.text)
                 if piece.finish_reason is not None and scanner.matched is None:
@@ -220,10 +231,12 @@ class ChatService:
         context.record.phases_s.setdefault("first_token", spent_s)
         self._metrics.first_token(model.name, str(model.version), context.record.slo_class, spent_s)
 
+    def _unfinished_tokens(self, ask: Ask, run: _Run) -> int:
+        """Tokens written of choices whose end the caller did not get."""
+        return sum(ask.chat.tokenizer.count(text) for index, text in run.texts.items() if index not in run.finished)
+
     def _count_waste(self, ask: Ask, run: _Run, context: RequestContext) -> None:
-        model = ask.chat.model
-        written = sum(ask.chat.tokenizer.count(text) for text in run.texts.values())
-        context.record.output_tokens = written
+        model, written = ask.chat.model, self._unfinished_tokens(ask, run)
         self._metrics.wasted(model.name, str(model.version), context.record.slo_class, written)
 
     def _give_back(self, ask: Ask, *, everything_ended: bool) -> None:
@@ -231,6 +244,19 @@ class ChatService:
             ask.chat.budget.give_back(ask.held_tokens)
         else:
             asyncio.get_running_loop().call_later(self._cancel_settles_s, ask.chat.budget.give_back, ask.held_tokens)
+
+
+def _triton_model(model: Model) -> str:
+    """Chat is always interactive: a stream keeps its slot whatever its class."""
+    return model.triton_model("interactive")
+
+
+def _note_timings(timings: Timings | None, context: RequestContext) -> None:
+    """Put the engine's phases beside the router's own; of several choices the longest."""
+    if timings is not None:
+        phases = context.record.phases_s
+        engine = {"queue": timings.queue_s, "prefill": timings.prefill_s, "decode": timings.decode_s}
+        phases.update({name: max(spent, phases.get(name, 0.0)) for name, spent in engine.items()})
 
 
 def granted_tokens(model: Model, prompt_tokens: int, asked: int | None, default: int | None, param: str) -> int:
@@ -281,7 +307,7 @@ def chat_probe(model: Model, models: Mapping[str, ChatModel], generator: Generat
                 f"the tokenizer or chat template of {model.name} is missing or broken; run `zooserve fetch` and restart"
             )
         generation = Generation(prompt="Hello", max_tokens=1, temperature=0.0)
-        pieces = generator.generate(model.triton_model("interactive"), generation, _PROBE_TIMEOUT_S)
+        pieces = generator.generate(_triton_model(model), generation, _PROBE_TIMEOUT_S)
         async with aclosing(pieces):
             async for _ in pieces:
                 pass

@@ -26,7 +26,6 @@ class Timings:
     queue_s: float
     prefill_s: float
     decode_s: float
-    reused_blocks: int | None = None
 
 
 @dataclass(frozen=True)

@@ -138,8 +138,7 @@ def timings_of(result: Any) -> Timings | None:
     if any(time is None for time in times):
         return None
     arrival, scheduled, first, last = (time / 1e9 for time in times if time is not None)
-    reused = parse_number(_text(result, "kv_cache_reused_block"))
-    return Timings(scheduled - arrival, first - scheduled, last - first, None if reused is None else int(reused))
+    return Timings(queue_s=scheduled - arrival, prefill_s=first - scheduled, decode_s=last - first)
 
 
 def _bytes(result: Any, name: str) -> bytes | None:

@@ -44,7 +44,7 @@ async def answered(
     """The response to this ask. Closing or cancelling it cancels what the leaf does for it."""
     steps = service.answer(ask, context)
     if stream:
-        return await streamed(_events(steps, ask, context, shape, include_usage=include_usage))
+        return await streamed(_events(steps, ask, context, shape, include_usage=include_usage), context.deadline)
     choices = await _folded(steps, ask.choices)
     usage = _usage(ask, sum(choice.completion_tokens for choice in choices))
     return Response(orjson.dumps(shape.whole(choices, usage)), media_type="application/json")

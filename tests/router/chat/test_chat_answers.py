@@ -6,8 +6,8 @@ import json
 import httpx
 import pytest
 
-from zooserve.errors import BackendFailed, BackendUnavailable, InternalError, Overloaded
-from zooserve_router.generation import Piece
+from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, InternalError, Overloaded
+from zooserve_router.generation import Piece, Timings
 
 
 async def test_a_whole_answer_has_its_text_reason_and_usage(edge) -> None:
@@ -185,12 +185,13 @@ async def test_a_deadline_in_the_middle_is_an_error_event(edge, events) -> None:
 
 
 async def test_beyond_the_kv_budget_is_429_with_the_time_to_come_back(edge) -> None:
-    with edge.budget.hold(950):
-        response = await edge.chat()
+    edge.budget.take(950)
+    response = await edge.chat()
     assert response.status_code == 429
     assert int(response.headers["retry-after"]) >= 1
     assert int(response.headers["retry-after-ms"]) >= 1
     assert edge.leaf.asked == []
+    assert b'direction="input"' not in edge.metrics.exposition(), "what is refused was not read"
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -226,6 +227,70 @@ async def test_a_client_that_hangs_up_frees_the_leaf_and_the_budget(edge, stream
     await asyncio.sleep(0.001)  # the settling time is zero here, and still a turn of the loop
     assert edge.budget.taken_tokens == 0
     assert b'outcome="cancelled"' in edge.metrics.exposition()
+
+
+WASTED = 'zooserve_wasted_tokens_total{class="interactive",model="chat",version="1"}'
+LATE = Piece("late", "stop")
+WRITTEN = 'zooserve_tokens_total{class="interactive",direction="output",model="chat",version="1"}'
+
+
+async def test_an_answer_that_its_server_broke_off_is_written_and_not_wasted_on_a_caller(edge) -> None:
+    edge.leaf.script = [Piece("Hel"), BackendFailed("broken")]
+    await edge.chat(stream=True)
+    told = edge.metrics.exposition().decode()
+    assert WASTED not in told
+    assert f"{WRITTEN} 3.0" in told
+
+
+async def test_a_finished_choice_is_not_wasted_with_its_unfinished_sibling(edge) -> None:
+    said = edge.leaf.generate
+
+    async def generate(model, generation, timeout_s):
+        edge.leaf.script = [Piece("whole"), Piece("", "stop")] if generation.seed == 5 else [Piece("half"), LATE]
+        async for piece in said(model, generation, timeout_s):
+            if piece is LATE:
+                await asyncio.Event().wait()
+            yield piece
+
+    edge.leaf.generate = generate
+    headers = {"x-request-timeout-ms": "50"}
+    body = {"model": "chat", "messages": [{"role": "user", "content": "Hi"}], "n": 2, "seed": 5, "stream": True}
+    await edge.http.post("/v1/chat/completions", json=body, headers=headers)
+    told = edge.metrics.exposition().decode()
+    assert f"{WASTED} 4.0" in told
+    assert f"{WRITTEN} 9.0" in told
+
+
+async def test_a_client_that_stops_reading_is_cut_off_at_its_deadline_and_holds_no_budget(edge) -> None:
+    body = json.dumps({"model": "chat", "messages": [{"role": "user", "content": "Hi"}], "stream": True}).encode()
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+    full = asyncio.Event()
+
+    async def receive():
+        return messages.pop() if messages else await asyncio.Future()
+
+    async def send(message) -> None:
+        if message["type"] == "http.response.body":
+            full.set()
+            await asyncio.Event().wait()
+
+    headers = [(b"x-request-timeout-ms", b"100")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": headers, "query_string": b""}
+    serving = asyncio.create_task(edge.app(scope, receive, send))
+    await full.wait()
+    assert edge.budget.taken_tokens > 0
+    with pytest.raises(DeadlineExceeded):
+        await serving
+    assert edge.leaf.open == 0
+    await asyncio.sleep(0.001)  # the settling time is zero here, and still a turn of the loop
+    assert edge.budget.taken_tokens == 0
+    assert b'outcome="DeadlineExceeded"' in edge.metrics.exposition()
+
+
+async def test_the_engines_phases_show_in_the_server_timing_of_a_whole_answer(edge) -> None:
+    edge.leaf.script = [Piece("Hello"), Piece("", "stop", Timings(queue_s=0.001, prefill_s=0.02, decode_s=0.3))]
+    timing = (await edge.chat()).headers["server-timing"]
+    assert "queue;dur=1.00, prefill;dur=20.00, decode;dur=300.00" in timing
 
 
 async def test_a_consumer_that_fails_to_send_closes_the_leaf(edge) -> None:
@@ -279,3 +344,12 @@ async def test_line_breaks_of_other_alphabets_do_not_break_events(edge, pieces) 
     lines = [line for line in response.text.splitlines() if line]
     assert all(line.startswith("data: ") for line in lines)
     assert any(json.loads(line[6:])["choices"][0]["delta"].get("content") == "a\u2028b\u0085c" for line in lines[:-1])
+
+
+async def test_a_leaf_that_says_nothing_three_times_is_probed_again(edge) -> None:
+    edge.leaf.script = [DeadlineExceeded("no answer")]
+    for _ in range(3):
+        assert (await edge.chat()).status_code == 504
+    response = await edge.chat()
+    assert response.status_code == 503
+    assert "3 requests in a row" in response.json()["error"]["message"]

@@ -12,7 +12,7 @@ from tritonclient.utils import InferenceServerException
 from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded
 from zooserve.leaf.contract import INPUTS
 from zooserve_router.backends.leaf import Leaf, UnsentText, inputs_of, timings_of, translated_errors
-from zooserve_router.generation import Generation
+from zooserve_router.generation import Generation, Timings
 
 
 def test_only_named_inputs_are_sent_with_the_contracts_types() -> None:
@@ -58,9 +58,8 @@ class Result:
 def test_timings_are_read_from_text_and_missing_ones_are_none() -> None:
     names = ("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns")
     times = dict(zip(names, ["0", "1000000000", "3000000000", "6000000000"], strict=True))
-    timings = timings_of(Result(**times, kv_cache_reused_block="None"))
-    assert timings is not None
-    assert (timings.queue_s, timings.prefill_s, timings.decode_s, timings.reused_blocks) == (1.0, 2.0, 3.0, None)
+    timings = timings_of(Result(**times))
+    assert timings == Timings(queue_s=1.0, prefill_s=2.0, decode_s=3.0)
     assert timings_of(Result(**{**times, "arrival_time_ns": "None"})) is None
     assert timings_of(Result()) is None
 
