@@ -28,6 +28,10 @@ Task = Literal["embed", "rerank", "classify", "rag_query", "chat"]
 SloClass = Literal["interactive", "bulk"]
 
 
+_LONGEST_NAME = 100
+"""Of a wanted name that is looked at for its likeness: comparing megabytes takes seconds."""
+
+
 class CatalogueError(ValueError):
     """The catalogue file cannot be used; the message names the file, the line and the field."""
 
@@ -149,7 +153,7 @@ class Catalogue:
                 if at and pin != str(model.version):
                     raise UnknownModel(wanted, [f"{model.name}@{model.version}"])
                 return model
-        raise UnknownModel(wanted, difflib.get_close_matches(name, self.names(), n=3, cutoff=0.3))
+        raise UnknownModel(wanted, difflib.get_close_matches(name[:_LONGEST_NAME], self.names(), n=3, cutoff=0.3))
 
 
 def load_catalogue(path: Path) -> Catalogue:
@@ -163,8 +167,12 @@ def load_catalogue(path: Path) -> Catalogue:
         raise CatalogueError(
             f"{path}: cannot be read ({exc.strerror}). Run from the checkout, or set ZOOSERVE_CATALOGUE."
         ) from exc
+    except UnicodeDecodeError as exc:
+        raise CatalogueError(f"{path}: not UTF-8 (byte {exc.start})") from exc
     except YAMLError as exc:
-        raise CatalogueError(f"{path}: not valid YAML: {exc}") from exc
+        mark = getattr(exc, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        raise CatalogueError(f"{path}{line}: not valid YAML: {getattr(exc, 'problem', None) or exc}") from exc
     try:
         parsed = _File.model_validate(document)
     except ValidationError as exc:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from zooserve.catalogue import CatalogueError, load_catalogue
 from zooserve.errors import PortTaken, SetupError, ZooserveError
 from zooserve.processes.ports import require_free
 from zooserve.processes.state import StateFolder
@@ -43,7 +44,7 @@ def all_checks(settings: Settings) -> list[Check]:
     """Every check, in the order to mend them in."""
     state = StateFolder(settings.state_dir).read_state()
     ports = [] if state is not None and state.is_running else _ports(settings)
-    return [*_machine(settings), *_weights(settings), *ports]
+    return [*_machine(settings), _catalogue(settings), *_weights(settings), *ports]
 
 
 def _machine(settings: Settings) -> list[Check]:
@@ -114,6 +115,14 @@ def _sockets(settings: Settings) -> Check:
     except SetupError as exc:
         return Check("unix sockets", False, "path too long", str(exc))
     return Check("unix sockets", True, str(folder))
+
+
+def _catalogue(settings: Settings) -> Check:
+    try:
+        models = load_catalogue(settings.catalogue)
+    except CatalogueError as exc:
+        return Check("catalogue", False, "cannot be used", str(exc))
+    return Check("catalogue", True, f"{len(models.models)} models in {settings.catalogue}")
 
 
 def _weights(settings: Settings) -> list[Check]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zooserve.catalogue import CatalogueError
 from zooserve.errors import ServerFailed, ZooserveError
 from zooserve.processes.child import rotate, tail
 from zooserve.processes.files import write_atomically
@@ -92,7 +93,7 @@ def _supervise(settings: Settings, progress: "Progress", changed: Changed, ready
             _end_state(folder, "stopped", "")
             raise
         except BaseException as exc:
-            error = str(exc) if isinstance(exc, ZooserveError) else repr(exc)
+            error = str(exc) if isinstance(exc, (ZooserveError, CatalogueError)) else repr(exc)
             _end_state(folder, "failed", error)
             log.error("%s", error)
             raise

@@ -20,12 +20,11 @@ __all__ = ["command", "drain", "error_answer", "hardened", "in_flight", "install
 
 _FRONTEND = "http_frontend"
 _DRAIN_POLL_S = 0.05
+_HEAD_TIMEOUT_S = 30
 _COMMAND_TIMEOUT_S = 2.0
 _AGAIN = "The router is not available: it is starting, stopping or was restarted. Try again in a second."
-_UNREADABLE = "The request cannot be read: its head is malformed, or longer than 16 kB. Send fewer or shorter headers."
 _LATE = "The request did not arrive in time. Send it again."
 _ANSWERS = {
-    400: ("Bad Request", _UNREADABLE, "invalid_request_error", "malformed_request"),
     408: ("Request Timeout", _LATE, "invalid_request_error", "request_timeout"),
     503: ("Service Unavailable", _AGAIN, "server_error", "backend_unavailable"),
 }
@@ -37,7 +36,7 @@ def hardened(configuration: str, answers: Path) -> str:
 
     The public address stays as it was asked for.
     """
-    own = "".join(rf'\g<1>{status} "{answers / f"{status}.http"}"\n' for status in (400, 408))
+    late = rf'\g<1>408 "{answers / "408.http"}"\n'
     rules = [
         # Ray writes `*` for 0.0.0.0, also where the router itself shall listen there: only these two sections are ours.
         (r"^((?:frontend prometheus|listen stats)\n\s*bind )\*?:(\d+)", r"\g<1>127.0.0.1:\2"),
@@ -46,9 +45,11 @@ def hardened(configuration: str, answers: Path) -> str:
         (r"^\s*server SERVE_PROXY_ACTOR-\S+ .* backup\n", ""),
         # While HAProxy 2.8 may splice, it misses hang-ups that come before the answer's first byte (21 of 45, measured;
         # none of 15 without), and the model works on for nobody.
-        (r"^\s*option splice-(request|response)\n", ""),
-        (r"^\s*errorfile 40[08] .*\n", ""),
-        (r"^(\s*errorfile )502 ", own + r"\g<1>502 "),
+        (r"^\s*option splice-response\n", ""),
+        # Ray sets none: half a request would hold its connection for the client timeout, an hour.
+        (r"^(\s*)option splice-request\n", rf"\g<1>timeout http-request {_HEAD_TIMEOUT_S}s\n"),
+        (r"^\s*errorfile 408 .*\n", ""),
+        (r"^(\s*errorfile )502 ", late + r"\g<1>502 "),
         (r"^(\s*errorfile 50[234]) .*$", rf'\1 "{answers / "503.http"}"'),
         # What HAProxy says while no app is deployed, in plain text: nothing is missing, it is just not there yet.
         (r"^(\s*)http-request return status 404 .*$", r"\1http-request deny deny_status 503"),

@@ -42,13 +42,18 @@ class WithoutSteering:
                 message["headers"] = _with_one_request_id(message.get("headers", ()))
             await send(message)
 
-        headers = [header for header in scope["headers"] if _canonical(header[0]) not in _STEERING]
+        headers = [header for header in scope["headers"] if not _is_dropped(*header)]
         await self._app({**scope, "headers": headers}, receive, send_once)
 
 
 def middlewares() -> list[Middleware]:
     """What Ray Serve wraps around a replica's entry point; Ray calls this by its import path."""
     return [Middleware(WithoutSteering)]
+
+
+def _is_dropped(name: bytes, value: bytes) -> bool:
+    """Steering, or a request id that is not text: Ray fails to decode that, with a plain-text 500."""
+    return _canonical(name) in _STEERING or (_canonical(name) == _REQUEST_ID and not value.isascii())
 
 
 def _canonical(name: bytes) -> bytes:

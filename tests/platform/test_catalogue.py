@@ -92,3 +92,23 @@ def test_what_is_no_catalogue_is_a_clear_error(write, text: str) -> None:
 def test_a_missing_file_says_how_to_name_another(tmp_path: Path) -> None:
     with pytest.raises(CatalogueError, match="ZOOSERVE_CATALOGUE"):
         load_catalogue(tmp_path / "absent.yaml")
+
+
+def test_a_name_of_megabytes_is_refused_at_once(write) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        load_catalogue(write(EMBED)).resolve("embed" + "x" * 8_000_000)
+    assert len(caught.value.name) > 8_000_000
+
+
+def test_broken_yaml_names_its_line(write) -> None:
+    path = write("models:\n  - name: embed\n    task: [\n")
+    with pytest.raises(CatalogueError) as caught:
+        load_catalogue(path)
+    assert str(caught.value).startswith(f"{path}:4: not valid YAML: ")
+
+
+def test_a_file_that_is_not_utf_8_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "zoo.yaml"
+    path.write_bytes(b"models: \xe9")
+    with pytest.raises(CatalogueError, match="not UTF-8"):
+        load_catalogue(path)

@@ -13,6 +13,7 @@ __all__ = ["MAX_CHOICES", "NEUTRAL", "choices_asked", "refuse_unsupported", "sam
 MAX_CHOICES = 16
 """Answers that one request may ask for, over all its prompts: each is a slot of the leaf."""
 _MAX_STOPS = 4
+_LEAST_TEMPERATURE = 1e-4
 _MAX_STOP_CHARACTERS = 256
 
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {
@@ -53,7 +54,7 @@ def sampling_asked(fields: Fields) -> Generation:
     return Generation(
         prompt="",
         max_tokens=1,
-        temperature=fields.number("temperature", low=0, high=2, default=1.0),
+        temperature=_temperature_asked(fields),
         top_p=fields.number("top_p", low=0, high=1, default=1.0),
         frequency_penalty=fields.number("frequency_penalty", low=-2, high=2, default=0.0),
         presence_penalty=fields.number("presence_penalty", low=-2, high=2, default=0.0),
@@ -61,6 +62,12 @@ def sampling_asked(fields: Fields) -> Generation:
         # The contract's engine takes one fixed seed when none is sent, and would say the same thing every time.
         seed=random.getrandbits(31) if seed is None else seed % 2**63,
     )
+
+
+def _temperature_asked(fields: Fields) -> float:
+    """Below a ten-thousandth it is greedy: logits divided by less overflow float32, and the answer is noise."""
+    temperature = fields.number("temperature", low=0, high=2, default=1.0)
+    return temperature if temperature >= _LEAST_TEMPERATURE else 0.0
 
 
 def _stops_asked(value: Any) -> tuple[str, ...]:

@@ -126,6 +126,16 @@ def test_doctor_tells_what_is_missing_and_how_to_mend_it(zooserve: Zooserve, tmp
     assert checks["shared libpython"]["ok"]
 
 
+def test_doctor_finds_a_broken_catalogue(zooserve: Zooserve, tmp_path: Path) -> None:
+    broken = tmp_path / "zoo.yaml"
+    broken.write_text("models: 3\n")
+    done = zooserve("doctor", "--json", ZOOSERVE_CATALOGUE=str(broken))
+    assert done.returncode == 1
+    faults = [check for check in json.loads(done.stdout) if not check["ok"]]
+    assert [check["name"] for check in faults] == ["catalogue"]
+    assert f"{broken}:1:" in faults[0]["mend"]
+
+
 def test_logs_prints_the_end(zooserve: Zooserve, tmp_path: Path) -> None:
     logs = tmp_path / "state" / "logs"
     logs.mkdir(parents=True)

@@ -48,6 +48,14 @@ async def test_headers_that_steer_ray_do_not_reach_it(name: bytes) -> None:
     assert app.headers == [(b"accept", b"*/*")]
 
 
+async def test_a_request_id_that_is_not_text_does_not_reach_ray() -> None:
+    app = App()
+    await through(app, (b"x-request-id", b"a\xe9"), (b"accept", b"*/*"))
+    assert app.headers == [(b"accept", b"*/*")]
+    await through(app, (b"x-request-id", b"mine"))
+    assert app.headers == [(b"x-request-id", b"mine")]
+
+
 async def test_our_own_deadline_header_passes() -> None:
     app = App()
     await through(app, (b"x-request-timeout-ms", b"500"))
