@@ -1,9 +1,10 @@
 """A look into a KServe v2 inference body before it is passed on unchanged.
 
 Refused is what would only fail inside a stage, as a server error that names nothing (broken JSON, text that is no
-UTF-8 or holds NULs, token ids beyond the vocabulary, a mask that is none, rows longer than the model reads), and what
-reaches past this request (shared memory). Other names, types and shapes of tensors are Triton's to check: it answers
-400 by itself. What was sent is only ever measured, never written out again: a writer's bounds are not a reader's.
+UTF-8 or holds NULs, token ids beyond the vocabulary, a mask that is none, rows longer than the model reads), what has
+no form (`kserve_form`), and what reaches past this request (shared memory). Whether names and types are the model's is
+Triton's to check: it answers 400 by itself. What was sent is only ever measured, never written out again: a writer's
+bounds are not a reader's.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ import numpy as np
 import orjson
 
 from zooserve.errors import BadInput, InputTooLong
+from zooserve_router.kserve_form import check_element_count, check_header, refuse_repeated_names
 from zooserve_router.payload import NUL_ADVICE, kind_of, shown
 from zooserve_router.vocabulary import Vocabulary
 
@@ -35,18 +37,24 @@ def checked_body(
     length = _header_length(body, header_length)
     header = _json_header(body[:length])
     _refuse_shared_memory(header)
+    check_header(header)
+    _refuse_repeated_names(body[:length], header)
     tokens = 0
     offset = length
+    binaries = []
     for tensor in _tensors(header, "inputs"):
         size = _parameters(tensor).get("binary_data_size", 0)
         if not isinstance(size, int) or size < 0 or offset + size > len(body):
             raise BadInput(f"binary_data_size of {_name(tensor)} does not fit the body.", param=_name(tensor))
-        tokens += _checked_tensor(tensor, body[offset : offset + size], vocabulary)
+        binaries.append(body[offset : offset + size])
+        tokens += _checked_tensor(tensor, binaries[-1], vocabulary)
         offset += size
     if offset != len(body):
         raise BadInput(f"The body has {len(body) - offset} bytes after its last tensor.")
     if longest_row is not None:
         _check_rows(header["inputs"], longest_row)
+    for tensor, binary in zip(header["inputs"], binaries, strict=True):
+        check_element_count(_name(tensor), tensor, binary)
     return max(tokens, 1)
 
 
@@ -83,6 +91,14 @@ def _refuse_shared_memory(header: dict[str, Any]) -> None:
         for tensor in _tensors(header, part):
             if any(name.startswith("shared_memory") for name in _parameters(tensor)):
                 raise BadInput(f"{_name(tensor)}: shared memory is not reachable here; send the data.", param=part)
+
+
+def _refuse_repeated_names(raw: bytes, header: dict[str, Any]) -> None:
+    inputs, outputs = len(header["inputs"]), len(header.get("outputs", []))
+    often = dict.fromkeys((b'"shape"', b'"datatype"', b'"data"'), inputs)
+    often |= {b'"inputs"': 1, b'"outputs"': 1, b'"name"': inputs + outputs, b'"parameters"': inputs + outputs + 1}
+    often |= {b'"binary_data_size"': inputs}
+    refuse_repeated_names(raw, often)
 
 
 def _parameters(tensor: dict[str, Any]) -> dict[str, Any]:
