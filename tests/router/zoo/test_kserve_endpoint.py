@@ -230,4 +230,3 @@ async def test_readiness_per_model_is_our_own_proof(router):
 async def test_deeply_nested_data_without_an_element_is_refused(router):
     nested = b'{"inputs":[{"name":"text","datatype":"BYTES","shape":[1,1],"data":' + b"[" * 900 + b"]" * 900 + b"}]}"
     assert (await router.http.post("/v2/models/embed/infer", content=nested)).status_code == 400
-    assert router.zoo.sent[0][3] == nested
