@@ -151,12 +151,18 @@ class ChatService:
 
         Raises BadInput for content that would forge turns, TemplateFailed, or InputTooLong.
         """
+        limit = chat.model.limits.max_tokens
+        most_characters = limit * chat.tokenizer.longest_token_bytes
+        if sum(len(str(message.get("content", ""))) for message in messages) > most_characters:
+            raise InputTooLong(
+                f"This model's maximum context length is {limit} tokens; your messages are far longer. Shorten them.",
+                param="messages",
+            )
         for index, message in enumerate(messages):
             for name in ("content", "name"):
                 chat.tokenizer.refuse_control_tokens(str(message.get(name, "")), f"messages[{index}].{name}")
         whole = _with_system_prompt(messages, chat.model.default_system_prompt)
-        limit = chat.model.limits.max_tokens
-        text = chat.template.render(whole, max_characters=limit * chat.tokenizer.longest_token_bytes)
+        text = chat.template.render(whole, max_characters=most_characters)
         return await self.prompt_of_text(chat, text, param="messages")
 
     async def prompt_of_text(self, chat: ChatModel, text: str, param: str) -> Prompt:

@@ -55,12 +55,12 @@ def _class_from(headers: KnownHeaders) -> SloClass | None:
     given = headers.get(b"x-zooserve-class")
     if given is None:
         return None
-    if given not in _CLASSES:
+    if given.lower() not in _CLASSES:
         raise BadInput(
             f"x-zooserve-class is {_printable(given)}; it must be `interactive` or `bulk`, or be left out.",
             param="x-zooserve-class",
         )
-    return _CLASSES[given]
+    return _CLASSES[given.lower()]
 
 
 def _timeout_s(headers: KnownHeaders) -> float:

@@ -38,17 +38,29 @@ async def json_fields(request: Request) -> "Fields":
     content_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if content_type != "application/json":
         raise BadInput(f"The content type is {content_type!r}; send JSON with `content-type: application/json`.")
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise BadInput("Compressed bodies are not read here; send the request without content-encoding.")
     body = await request.body()
     if not body:
         raise BadInput("The body is empty; send a JSON object.")
     try:
         values = orjson.loads(body)
     except orjson.JSONDecodeError as exc:
-        advice = " Half a surrogate pair is no character: send the whole one." if "surrogate" in str(exc) else ""
-        raise BadInput(f"The body is not valid JSON: {exc}.{advice}", code="invalid_json") from exc
+        raise BadInput(f"The body is not valid JSON: {exc}.{_advice(exc, body)}", code="invalid_json") from exc
     if not isinstance(values, dict):
         raise BadInput(f"The body is {kind_of(values)}; send a JSON object.")
     return Fields(values)
+
+
+def _advice(exc: orjson.JSONDecodeError, body: bytes) -> str:
+    """orjson blames a surrogate for every byte that is not UTF-8, too."""
+    if "surrogate" not in str(exc):
+        return ""
+    try:
+        body.decode()
+    except UnicodeDecodeError as broken:
+        return f" Byte {broken.start} is not UTF-8: encode the body as UTF-8."
+    return " Half a surrogate pair is no character: send the whole one."
 
 
 class Fields:

@@ -63,6 +63,8 @@ def _refuse_fields(value: dict[str, Any], role: str, param: str) -> None:
 
 def _content(message: dict[str, Any], param: str) -> str:
     value = message.get("content")
+    if value is None and message.get("role") == "assistant" and message.get("refusal") is not None:
+        value = message["refusal"]  # what OpenAI's own refusals look like when a history is sent back
     if value is None:
         raise BadInput(
             f"`{param}` is missing; send a string, or an array of text parts.",

@@ -173,6 +173,32 @@ async def test_a_prompt_beyond_the_context_is_refused_with_its_count(edge) -> No
     assert "in the messages, 100 in the completion" in error["message"]
 
 
+async def test_a_message_of_megabytes_is_too_long_and_not_the_templates_fault(edge) -> None:
+    error = (await edge.chat("x" * 7_000_000)).json()["error"]
+    assert error["code"] == "context_length_exceeded"
+    assert edge.leaf.asked == []
+
+
+async def test_a_refusal_sent_back_in_a_history_is_read(edge) -> None:
+    messages = [USER, {"role": "assistant", "content": None, "refusal": "I would rather not."}, USER]
+    response = await edge.http.post("/v1/chat/completions", json={"model": "chat", "messages": messages})
+    assert response.status_code == 200, response.text
+    assert "I would rather not." in edge.leaf.asked[0].prompt
+
+
+@pytest.mark.parametrize(("body", "says"), [(b'{"a":"\xe9"}', "UTF-8"), (b'{"a":"\\ud800"}', "surrogate pair")])
+async def test_what_is_wrong_with_the_text_is_said(edge, body, says) -> None:
+    response = await edge.http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+    assert says in response.json()["error"]["message"]
+
+
+async def test_a_compressed_body_is_refused_as_such(edge) -> None:
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    response = await edge.http.post("/v1/chat/completions", content=b"\x1f\x8b", headers=headers)
+    assert response.status_code == 400
+    assert "Compressed" in response.json()["error"]["message"]
+
+
 async def test_unsupported_parameters_say_so(edge) -> None:
     error = (await edge.chat(logit_bias={"5": 1})).json()["error"]
     assert error["code"] == "unsupported_parameter"
