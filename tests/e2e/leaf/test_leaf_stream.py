@@ -209,9 +209,9 @@ async def test_hanging_up_frees_the_slot_and_the_live_kv(leaf: Any) -> None:
         await anext(stream)
         await leaf.until(lambda load: load.active_requests == 1 and load.live_kv_tokens > 0)
 
-    rest = await leaf.until(lambda load: load.active_requests == 0)
+    # One page of metrics may show one gauge of before and one of after: each is waited for.
+    rest = await leaf.until(lambda load: load.active_requests == 0 and load.live_kv_tokens == 0)
 
-    assert rest.live_kv_tokens == 0
     assert rest.cached_kv_tokens > 0
 
 
@@ -220,8 +220,7 @@ async def test_requests_beyond_the_slots_wait_leave_and_are_refused(leaf: Any) -
         await leaf.all(text_input=leaf.prompt(f"{LONG} {position}"), streaming=True, sampling_param_max_tokens=900)
 
     holders = [asyncio.create_task(hold(n)) for n in range(6)]
-    full = await leaf.until(lambda load: load.active_requests + load.waiting_requests == 6)
-    assert (full.active_requests, full.waiting_requests) == (4, 2)
+    await leaf.until(lambda load: (load.active_requests, load.waiting_requests) == (4, 2))
     (refused,) = await leaf.all(text_input="one more")
     assert refused.error == f"{ERROR_PREFIX}2 requests already wait for one of 4 slots"
 
