@@ -62,7 +62,7 @@ class RayPorts:
 def environment(sockets: Path, ports: RayPorts, cores: int) -> dict[str, str]:
     """The variables that put Ray Serve on its fast path and close what they can close."""
     return {
-        # Direct ingress behind HAProxy: 0.6 ms a request instead of 6.8 (docs/decisions, ray-serve).
+        # Direct ingress behind HAProxy: 0.6 ms a request instead of 6.8 (measured, one connection).
         "RAY_SERVE_ENABLE_HA_PROXY": "1",
         "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
         # At Ray's own nice 15 replicas lose to everything else on a busy machine.

@@ -3,7 +3,6 @@
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +54,6 @@ class TritonServer:
         repository: Path,
         addresses: Addresses,
         log_file: Path,
-        extra_arguments: Sequence[str] = (),
         shm_prefix: str = "zooserve-",
     ) -> None:
         self.name = name
@@ -63,7 +61,6 @@ class TritonServer:
         self._child = Child(name, log_file)
         self._installation = installation
         self._repository = repository
-        self._extra_arguments = tuple(extra_arguments)
         self._shm_prefix = f"{shm_prefix}{name}-{addresses.http_port}-"
 
     @property
@@ -104,7 +101,6 @@ class TritonServer:
             # After Triton's own 30 s a stub that starts slowly on a busy machine is given up, and the server then waits
             # for ever for the end of this stub that has meanwhile started (seen in wait4 under StubLauncher::Launch).
             f"--backend-config=python,stub-timeout-seconds={_STUB_START_S}",
-            *self._extra_arguments,
         ]
 
     def start(self) -> None:
