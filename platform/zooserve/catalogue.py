@@ -5,7 +5,7 @@ A bad file fails at load, naming the line and the field.
 """
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,8 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 __all__ = [
     "Catalogue",
     "CatalogueError",
+    "ChunkTokens",
     "Limits",
     "Model",
+    "ModelNotEnabled",
     "SloClass",
     "Task",
     "UnknownModel",
@@ -45,6 +47,14 @@ class UnknownModel(KeyError):
         self.nearest = nearest
 
 
+class ModelNotEnabled(UnknownModel):
+    """The catalogue has this model, under `model.name`, and the settings do not enable it."""
+
+    def __init__(self, name: str, model: "Model") -> None:
+        super().__init__(name, [])
+        self.model = model
+
+
 class _Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,6 +70,19 @@ class Limits(_Entry):
     """Tokens of one request, all its texts together."""
     max_completion_tokens: Annotated[int, Field(gt=0)] | None = None
     """Chat: what an answer is clamped to, and gets when the caller names no bound."""
+
+
+class ChunkTokens(_Entry):
+    """How many tokens one request to Triton may have, rows times their padded length, per SLO class."""
+
+    interactive: Annotated[int, Field(gt=0)] = 4096
+    """16 texts of 256 tokens: what the interactive encoder runs at once."""
+    bulk: Annotated[int, Field(gt=0)] = 2048
+    """Four runs of the bulk encoder: a long list comes back to the queue after each, and a slow chunk blocks less."""
+
+    def of(self, slo_class: SloClass) -> int:
+        """The tokens of this class."""
+        return self.interactive if slo_class == "interactive" else self.bulk
 
 
 class Model(_Entry):
@@ -82,10 +105,14 @@ class Model(_Entry):
     version: Annotated[int, Field(gt=0)] = 1
     required: bool = False
     """The router is ready only when every required model is."""
+    optional: bool = False
+    """Runs only where ZOOSERVE_MODELS asks for it."""
     buckets: tuple[int, ...] = ()
     """The lengths that the tokenizer stage pads to, in tokens; each is warmed and probed."""
     chunk_rows: Annotated[int, Field(gt=0)] = 32
     """Texts that the router puts into one request to Triton."""
+    chunk_tokens: ChunkTokens = ChunkTokens()
+    """Tokens, padding counted, that the router puts into one request to Triton."""
     limits: Limits
     dimensions: int | None = None
     labels: tuple[str, ...] = ()
@@ -114,6 +141,10 @@ class Model(_Entry):
         """The Triton model for this class; a model without a bulk twin serves bulk from the interactive one."""
         return self.triton.get(slo_class) or self.triton["interactive"]
 
+    def triton_models(self) -> list[str]:
+        """Every Triton model that it names, each once."""
+        return list(dict.fromkeys((*self.triton.values(), *(self.encoder or {}).values())))
+
     def encoder_model(self, slo_class: SloClass) -> str | None:
         """The Triton model that takes token ids for this class, if there is one."""
         if self.encoder is None:
@@ -127,9 +158,10 @@ class _File(_Entry):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The models of one file, found by name, alias or `name@version`."""
+    """The enabled models of one file, found by name, alias or `name@version`, and those that are not enabled."""
 
     models: tuple[Model, ...]
+    disabled: tuple[Model, ...] = ()
 
     def __iter__(self) -> Iterator[Model]:
         return iter(self.models)
@@ -145,15 +177,53 @@ class Catalogue:
     def resolve(self, wanted: str) -> Model:
         """The model behind a name, an alias or `name@version`.
 
-        Raises UnknownModel with the nearest names when there is none.
+        Raises ModelNotEnabled, or UnknownModel with the nearest names when there is none.
         """
         name, at, pin = wanted.partition("@")
-        for model in self.models:
-            if name == model.name or name in model.aliases:
-                if at and pin != str(model.version):
-                    raise UnknownModel(wanted, [f"{model.name}@{model.version}"])
-                return model
-        raise UnknownModel(wanted, difflib.get_close_matches(name[:_LONGEST_NAME], self.names(), n=3, cutoff=0.3))
+        if model := _named(name, self.models):
+            if at and pin != str(model.version):
+                raise UnknownModel(wanted, [f"{model.name}@{model.version}"])
+            return model
+        if model := _named(name, self.disabled):
+            raise ModelNotEnabled(wanted, model)
+        raise UnknownModel(wanted, _nearest(name, self.names()))
+
+    def enabling(self, wanted: str) -> "Catalogue":
+        """The same models, enabled as ZOOSERVE_MODELS says: a list of names with commas, `default` or `all` among them.
+
+        Raises CatalogueError with the nearest names for one that the file does not have.
+        """
+        everything = (*self.models, *self.disabled)
+        sets = {"all": everything, "default": tuple(model for model in everything if not model.optional)}
+        chosen: list[Model] = []
+        for word in filter(None, (word.strip() for word in wanted.split(","))):
+            if word in sets:
+                chosen += sets[word]
+            elif model := _named(word, everything):
+                chosen.append(model)
+            else:
+                raise CatalogueError(_not_in_file(word, everything))
+        if not chosen:
+            raise CatalogueError("ZOOSERVE_MODELS names no model: say `default`, `all`, or names with commas between.")
+        return Catalogue(
+            models=tuple(model for model in everything if model in chosen),
+            disabled=tuple(model for model in everything if model not in chosen),
+        )
+
+
+def _named(name: str, models: Iterable[Model]) -> Model | None:
+    return next((model for model in models if name == model.name or name in model.aliases), None)
+
+
+def _nearest(name: str, names: list[str]) -> list[str]:
+    return difflib.get_close_matches(name[:_LONGEST_NAME], names, n=3, cutoff=0.3)
+
+
+def _not_in_file(word: str, models: Iterable[Model]) -> str:
+    names = [model.name for model in models]
+    nearest = " or ".join(_nearest(word, names))
+    advice = f"Did you mean {nearest}?" if nearest else f"It has {', '.join(names)}; `default` and `all` stand for many."
+    return f"ZOOSERVE_MODELS names {word[:_LONGEST_NAME]!r}, which the catalogue does not have. {advice}"
 
 
 def load_catalogue(path: Path) -> Catalogue:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from zooserve.catalogue import Model
+from zooserve.catalogue import Model, SloClass
 from zooserve.triton.tensors import text_tensor, token_tensor
 from zooserve_router.dispatch import Chunk
 
@@ -21,7 +21,7 @@ def estimated_tokens(text: str, max_tokens: int) -> int:
     return min(max_tokens, _SPECIAL_TOKENS + -(-len(text) // _BYTES_PER_TOKEN))
 
 
-def text_chunks(texts: Sequence[str], model: Model) -> tuple[Chunk, ...]:
+def text_chunks(texts: Sequence[str], model: Model, slo_class: SloClass) -> tuple[Chunk, ...]:
     """Chunks of texts of similar length, so that little of a batch is padding."""
     return tuple(
         Chunk(
@@ -29,22 +29,30 @@ def text_chunks(texts: Sequence[str], model: Model) -> tuple[Chunk, ...]:
             places=places,
             tokens=sum(estimated_tokens(texts[place], model.limits.max_tokens) for place in places),
         )
-        for places in places_cut(texts, model, model.chunk_rows)
+        for places in places_cut(texts, model, slo_class)
     )
 
 
-def places_cut(texts: Sequence[str], model: Model, rows: int) -> Iterator[Sequence[int]]:
-    """The places of the texts, shortest text first, at most `rows` at a time.
+def places_cut(
+    texts: Sequence[str], model: Model, slo_class: SloClass, leading: str | None = None
+) -> Iterator[Sequence[int]]:
+    """The places of the texts, shortest text first, cut into chunks; a `leading` text is a row of every chunk.
 
-    Triton pads a request to the bucket of its longest text, so a longer bucket begins a new chunk where padding the
-    shorter texts up to it would cost more than another request does.
+    A chunk has at most the model's rows and, padded, the class's tokens; a text beyond them goes alone. Triton pads a
+    request to the bucket of its longest text, so a longer bucket begins a new chunk too where padding the shorter texts
+    up to it would cost more than another request does.
     """
+    max_tokens = model.limits.max_tokens
+    led = 0 if leading is None else 1
+    shortest = _bucket(estimated_tokens(leading, max_tokens), model.buckets) if leading is not None else 0
+    budget = model.chunk_tokens.of(slo_class)
     chunk: list[int] = []
     own_lengths = 0
     for place in sorted(range(len(texts)), key=lambda place: len(texts[place])):
-        length = _bucket(estimated_tokens(texts[place], model.limits.max_tokens), model.buckets)
+        length = max(shortest, _bucket(estimated_tokens(texts[place], max_tokens), model.buckets))
+        rows = led + len(chunk) + 1
         padding = len(chunk) * length - own_lengths
-        if len(chunk) == rows or padding > _PADDING_WORTH_A_REQUEST:
+        if chunk and (rows > model.chunk_rows or rows * length > budget or padding > _PADDING_WORTH_A_REQUEST):
             yield chunk
             chunk, own_lengths = [], 0
         chunk.append(place)
@@ -57,15 +65,16 @@ def _bucket(tokens: int, buckets: Sequence[int]) -> int:
     return next((bucket for bucket in buckets if bucket >= tokens), tokens if not buckets else buckets[-1])
 
 
-def token_chunks(token_rows: Sequence[Sequence[int]], model: Model) -> tuple[Chunk, ...]:
-    """Chunks of one bucket each, padded to it. Every row must fit the largest bucket."""
+def token_chunks(token_rows: Sequence[Sequence[int]], model: Model, slo_class: SloClass) -> tuple[Chunk, ...]:
+    """Chunks of one bucket each, padded to it, within the class's tokens. Every row must fit the largest bucket."""
+    budget = model.chunk_tokens.of(slo_class)
     of_bucket: dict[int, list[int]] = {}
     for place, row in enumerate(token_rows):
         of_bucket.setdefault(_bucket(len(row), model.buckets), []).append(place)
     return tuple(
         _token_chunk(token_rows, places, bucket)
         for bucket, members in sorted(of_bucket.items())
-        for places in _cut(members, model.chunk_rows)
+        for places in _cut(members, max(1, min(model.chunk_rows, budget // bucket)))
     )
 
 

@@ -40,7 +40,7 @@ class Classifier:
         """
         await refuse_too_long(known(self._word_lists, model), model, texts, params)
         slo_class = slo_class_of(context, len(texts), self._interactive_max_items)
-        chunks = text_chunks(texts, model)
+        chunks = text_chunks(texts, model, slo_class)
         job = Job(model, model.triton_model(slo_class), slo_class, OUTPUTS["classify"], chunks)
         answers = await self._dispatch.run(job, context)
         context.record.input_tokens = tokens_read(answers)

@@ -63,7 +63,7 @@ class Embedder:
         self, model: Model, inputs: TextInputs, vocabulary: Vocabulary, slo_class: SloClass, context: RequestContext
     ) -> Embeddings:
         await refuse_too_long(vocabulary, model, inputs.texts, inputs.params)
-        chunks = text_chunks(inputs.texts, model)
+        chunks = text_chunks(inputs.texts, model, slo_class)
         job = Job(model, model.triton_model(slo_class), slo_class, OUTPUTS["embed"], chunks)
         answers = await self._dispatch.run(job, context)
         tokens = tokens_read(answers)
@@ -76,7 +76,7 @@ class Embedder:
         if encoder is None:
             raise Unsupported(f"{model.name} takes text only, no token ids.", param="input")
         rows = _framed(model, inputs, vocabulary)
-        job = Job(model, encoder, slo_class, ("sentence_embedding",), token_chunks(rows, model))
+        job = Job(model, encoder, slo_class, ("sentence_embedding",), token_chunks(rows, model, slo_class))
         answers = await self._dispatch.run(job, context)
         return self._embeddings(job, answers, "sentence_embedding", sum(map(len, rows)), context)
 

@@ -38,7 +38,7 @@ class QueryReader:
         """What is known of each query, in their order. Raises InputTooLong, by the names in `params`."""
         await refuse_too_long(known(self._vocabularies, model), model, texts, params)
         slo_class = slo_class_of(context, len(texts), self._interactive_max_items)
-        chunks = text_chunks(texts, model)
+        chunks = text_chunks(texts, model, slo_class)
         job = Job(model, model.triton_model(slo_class), slo_class, OUTPUTS["rag_query"], chunks)
         answers = await self._dispatch.run(job, context)
         context.record.input_tokens = tokens_read(answers)

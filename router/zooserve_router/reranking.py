@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from zooserve.catalogue import Model
+from zooserve.catalogue import Model, SloClass
 from zooserve.triton.tensors import text_tensor
 from zooserve_router.chunks import estimated_tokens, places_cut
 from zooserve_router.context import RequestContext
@@ -64,7 +64,7 @@ class Reranker:
         await refuse_too_long(vocabulary, work.model, [work.query], ["query"])
         documents = await _cut_documents(work, vocabulary)
         slo_class = slo_class_of(context, len(documents), self._interactive_max_items)
-        chunks = rerank_chunks(work.query, documents, work.model)
+        chunks = rerank_chunks(work.query, documents, work.model, slo_class)
         job = Job(work.model, work.model.triton_model(slo_class), slo_class, OUTPUTS["rerank"], chunks)
         answers = await self._dispatch.run(job, context)
         tokens = tokens_read(answers)
@@ -75,7 +75,7 @@ class Reranker:
         return Ranking(ranked(scores), tokens)
 
 
-def rerank_chunks(query: str, documents: Sequence[str], model: Model) -> tuple[Chunk, ...]:
+def rerank_chunks(query: str, documents: Sequence[str], model: Model, slo_class: SloClass) -> tuple[Chunk, ...]:
     """Chunks of documents of similar length, each behind the query. The query counts in each."""
     max_tokens = model.limits.max_tokens
     query_tokens = estimated_tokens(query, max_tokens)
@@ -85,7 +85,7 @@ def rerank_chunks(query: str, documents: Sequence[str], model: Model) -> tuple[C
             places=places,
             tokens=query_tokens + sum(estimated_tokens(documents[place], max_tokens) for place in places),
         )
-        for places in places_cut(documents, model, model.chunk_rows - 1)
+        for places in places_cut(documents, model, slo_class, leading=query)
     )
 
 
