@@ -1,0 +1,12 @@
+"""The zoo's pipelines, one family a module; what is listed here is rendered, drawn and checked."""
+
+from zooserve_ensembles.families import classify, embed, rag_query, rerank
+
+__all__ = ["FAMILIES"]
+
+FAMILIES = (
+    embed.FAMILY,
+    rerank.FAMILY,
+    classify.FAMILY,
+    rag_query.FAMILY,
+)

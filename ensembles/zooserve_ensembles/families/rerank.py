@@ -1,0 +1,50 @@
+"""A query and its documents to scores by late interaction: `rerank`, and `rerank_bulk` with queues of its own."""
+
+from zooserve_ensembles.families.embed import VECTORS
+from zooserve_ensembles.families.transformer import TEXT, TOKENIZED, TOKENS, encoder, late_interaction, tokenizer
+from zooserve_ensembles.family import Family
+from zooserve_ensembles.pipeline import Dtype, Pipeline, SloClass, Step, Tensor, edges
+
+__all__ = ["FAMILY"]
+
+SUMMARY = "A query (row 0) and its documents (the other rows) to a score for each row; row 0 has none."
+
+
+def _late_interaction(name: str, summary: str, slo_class: SloClass) -> Pipeline:
+    first = tokenizer(f"{name}_tokenizer", name, slo_class=slo_class)
+    second = encoder(
+        f"{name}_encoder",
+        f"Second stage of {name}: token ids to a unit vector and to raw token vectors (all-MiniLM-L6-v2, fp32).",
+        outputs=VECTORS,
+        slo_class=slo_class,
+    )
+    third = late_interaction(f"{name}_maxsim", name, slo_class=slo_class)
+    return Pipeline(
+        name=name,
+        summary=summary,
+        slo_class=slo_class,
+        buckets=first.buckets,
+        inputs=(TEXT,),
+        outputs=(Tensor("score", Dtype.FP32, (1,)), TOKENS),
+        steps=(
+            Step(first, takes=edges("text"), gives=TOKENIZED),
+            Step(
+                second,
+                takes=edges("input_ids", "attention_mask"),
+                gives=edges("sentence_embedding", "token_embeddings"),
+            ),
+            Step(
+                third,
+                takes=edges("attention_mask", "token_embeddings", "sentence_embedding"),
+                gives=edges("score"),
+            ),
+        ),
+    )
+
+
+FAMILY = Family(
+    pipelines=(
+        _late_interaction("rerank", SUMMARY, SloClass.INTERACTIVE),
+        _late_interaction("rerank_bulk", f"{SUMMARY} Bulk traffic, in queues of its own.", SloClass.BULK),
+    )
+)

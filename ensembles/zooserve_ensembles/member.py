@@ -1,0 +1,71 @@
+"""A generated model: the contract that pipelines see, and all else that its configuration says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+
+from zooserve_ensembles.pipeline import Dtype, Model, SloClass, Tensor
+
+__all__ = ["NICENESS", "Member", "Warmup", "WarmupInput", "text_of", "zeros"]
+
+NICENESS: Mapping[SloClass, int] = {SloClass.INTERACTIVE: 0, SloClass.BULK: 10}
+"""How far each class stands back for others at the cores."""
+
+PHRASE = "what keeps a set of texts in one batch while the model is busy"
+
+
+@dataclass(frozen=True)
+class WarmupInput:
+    """One input of a warm-up request: zeros of that shape, or the content of a file."""
+
+    tensor: Tensor
+    content: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """A request that Triton makes before it calls the model ready."""
+
+    name: str
+    inputs: tuple[WarmupInput, ...]
+    batch_size: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member(Model):
+    """A model whose files are rendered. `backend` "python" with a `stage` runs `zooserve_ensembles.stages.<stage>`."""
+
+    summary: str
+    backend: str
+    stage: str = ""
+    stage_summary: str = ""
+    """What the stage's `model.py` says of itself."""
+    ragged: bool = False
+    """Whether requests of unequal length may share a batch: for every input that varies."""
+    on_gpu: bool = False
+    threads: int | None = None
+    """ONNX Runtime's threads within one operator; 0 is one for each core."""
+    niceness: int = 0
+    run_elements: int | None = None
+    """Rows x tokens of one run of the graph (`platform/triton-backends/onnxruntime`)."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """Whatever else the backend or the stage reads."""
+    response_cache: bool = False
+    """Whether Triton may answer a repeated request from its cache, where the server has one."""
+    warmups: tuple[Warmup, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Comments, by the field of the configuration or the parameter that they stand above."""
+    variants: Mapping[str, "Member"] = field(default_factory=dict)
+    """What `configs/<name>.pbtxt` says instead, for `--model-config-name=<name>`."""
+
+
+def zeros(tensor: Tensor, length: int) -> WarmupInput:
+    """That input with its varying axes at a length, all zero."""
+    dims = tuple(length if size == -1 else size for size in tensor.dims)
+    return WarmupInput(Tensor(tensor.name, tensor.dtype, dims))
+
+
+def text_of(words: int) -> WarmupInput:
+    """A `text` input of so many short English words, as a file of Triton: its length before it."""
+    text = " ".join(islice(cycle(PHRASE.split()), words)).encode()
+    return WarmupInput(Tensor("text", Dtype.STRING, (1,)), len(text).to_bytes(4, "little") + text)
