@@ -1,0 +1,10 @@
+"""Does a Triton repository hang together? Any repository: ours, and a stranger's.
+
+A check passes: repository (folders and configurations, each field with its line) -> the rules, one module a noun ->
+findings.
+"""
+
+from zooserve_ensembles.checking.findings import Finding, Place, Report, Rule, Severity
+from zooserve_ensembles.checking.inspection import check_repository
+
+__all__ = ["Finding", "Place", "Report", "Rule", "Severity", "check_repository"]
