@@ -1,0 +1,289 @@
+"""Real question-and-passage sets, made from Debian's own texts: package descriptions, manuals and FAQ.
+
+    python ensembles/evaluation/retrieval_data.py FOLDER
+
+Needs Debian 12 with its package sources, `apt-get`, `apt-helper` and `dpkg-deb`; no rights, nothing is installed. Writes
+one JSON file per set below FOLDER and keeps what it downloaded in FOLDER/apt, so that a second run makes the same files.
+None of it is committed; a file says which package versions it was made from.
+
+- `debian`: a package's one-line description asks for its long one. Split by the source package's name, so that
+  packages built from one source lie on one side.
+- `faq`: questions of the Perl and Python FAQ ask for their answers among all sections of both manuals. Test only.
+- `manuals`: headings of other projects' manuals ask for the text below them. For training and choosing, never for
+  testing: nothing of them is in `faq`.
+"""
+
+import argparse
+import gzip
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = ["Question", "RetrievalSet", "build", "read_set"]
+
+Split = Literal["train", "dev", "test"]
+
+LONGEST_PASSAGE = 1_200
+"""Characters of a passage that are kept; an encoder reads 256 tokens, about as many."""
+SHORTEST_PASSAGE = 120
+SHORTEST_SECTION = 150
+SECTIONS_PER_MANUAL = 1_000
+"""So that no manual outweighs the others; chosen by hash."""
+MANUALS = ("git-doc", "apache2-doc", "postgresql-doc-15", "sqlite3-doc", "developers-reference", "debian-policy")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, and the one passage that answers it, by its place. Other good passages are not known."""
+
+    text: str
+    passage: int
+    split: Split
+
+
+@dataclass(frozen=True)
+class RetrievalSet:
+    """Passages and the questions asked of them."""
+
+    name: str
+    made_from: Mapping[str, str]
+    passages: Sequence[str]
+    questions: Sequence[Question]
+
+    def of_split(self, split: Split) -> list[Question]:
+        """The questions of one split, in their order."""
+        return [question for question in self.questions if question.split == split]
+
+
+def read_set(folder: Path, name: str) -> RetrievalSet:
+    """A set that `build` wrote."""
+    found = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    return RetrievalSet(**found | {"questions": [Question(**question) for question in found["questions"]]})
+
+
+def build(folder: Path, names: Sequence[str]) -> None:
+    """Write the sets that are not there yet."""
+    archive = Archive(folder / "apt")
+    for name in names:
+        file = folder / f"{name}.json"
+        if not file.is_file():
+            file.write_text(json.dumps(asdict(BUILDERS[name](archive)), ensure_ascii=False, indent=0), encoding="utf-8")
+        made = read_set(folder, name)
+        counts = {split: len(made.of_split(split)) for split in ("train", "dev", "test")}
+        sys.stdout.write(f"{name}: {len(made.passages)} passages, questions {counts}, from {dict(made.made_from)}\n")
+
+
+def split_of(key: str) -> Split:
+    """8 of 100 keys are test, 2 are dev; the same key always falls on the same side."""
+    percent = int(hashlib.md5(key.encode(), usedforsecurity=False).hexdigest(), 16) % 100
+    return "test" if percent < 8 else "dev" if percent < 10 else "train"
+
+
+class Archive:
+    """Debian's package lists and packages, downloaded once into a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lists = folder / "lists"
+
+    def index(self, pattern: str) -> str:
+        """The one list whose file name matches, decompressed."""
+        if not self._lists.is_dir():
+            (self._lists / "partial").mkdir(parents=True)
+            self._apt("update")
+        (file,) = self._lists.glob(pattern)
+        return subprocess.run(
+            ["/usr/lib/apt/apt-helper", "cat-file", str(file)], check=True, capture_output=True
+        ).stdout.decode(errors="replace")
+
+    def unpacked(self, package: str) -> tuple[Path, str]:
+        """The files of a package, and its version."""
+        self.index("*_bookworm_main_i18n_Translation-en*")  # for the lists to be there
+        folder = self._folder / package
+        if not folder.is_dir():
+            self._apt("download", package)
+            (file,) = self._folder.glob(f"{package}_*.deb")
+            subprocess.run(["dpkg-deb", "-x", str(file), str(folder)], check=True)
+        (file,) = self._folder.glob(f"{package}_*.deb")
+        return folder, file.name.split("_")[1].replace("%3a", ":")
+
+    def _apt(self, *arguments: str) -> None:
+        options = [
+            "Acquire::Languages=en",
+            f"Dir::State::Lists={self._lists.resolve()}",
+            "APT::Sandbox::User=",
+        ]
+        command = ["apt-get", "-q", *(part for option in options for part in ("-o", option)), *arguments]
+        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{' '.join(arguments)}: apt-get ended with {done.returncode}: {done.stderr.strip()}")
+
+
+@dataclass(frozen=True)
+class Description:
+    """One binary package: its short and long description, and what it is built from."""
+
+    package: str
+    source: str
+    short: str
+    long: str
+
+
+def debian(archive: Archive) -> RetrievalSet:
+    """One question per source package, from its shortest-named binary package; near copies are left out."""
+    sources = dict(_sources(archive.index("*_bookworm_main_binary-amd64_Packages*")))
+    translations = archive.index("*_bookworm_main_i18n_Translation-en*")
+    of_source: dict[str, Description] = {}
+    for found in _descriptions(translations, sources):
+        kept = of_source.get(found.source)
+        if _is_question(found) and (kept is None or len(found.package) < len(kept.package)):
+            of_source[found.source] = found
+    rows = list(_distinct(of_source.values()))
+    version = hashlib.sha256(translations.encode()).hexdigest()[:16]
+    return RetrievalSet(
+        "debian",
+        {"bookworm main Translation-en, SHA-256": version},
+        [row.long[:LONGEST_PASSAGE] for row in rows],
+        [Question(row.short, place, split_of(row.source)) for place, row in enumerate(rows)],
+    )
+
+
+def _sources(packages: str) -> Iterator[tuple[str, str]]:
+    for stanza in packages.split("\n\n"):
+        name = re.search(r"^Package: (\S+)", stanza, re.M)
+        source = re.search(r"^Source: (\S+)", stanza, re.M)
+        if name:
+            yield name[1], (source or name)[1]
+
+
+_BOILERPLATE = re.compile(
+    r"this (meta)?package (contains|provides|is|includes) (the )?"
+    r"(development|documentation|debug|shared|static|common|transitional|dummy|header)",
+    re.I,
+)
+
+
+def _descriptions(translations: str, sources: Mapping[str, str]) -> Iterator[Description]:
+    for stanza in translations.split("\n\n"):
+        name = re.search(r"^Package: (\S+)", stanza, re.M)
+        text = re.search(r"^Description-en: (.*)\n((?: .*\n?)+)", stanza, re.M)
+        if name and text and name[1] in sources:
+            paragraphs = re.split(r"^ *\.? *$", text[2], flags=re.M)
+            kept = [" ".join(part.split()) for part in paragraphs if not _BOILERPLATE.match(part.strip())]
+            yield Description(name[1], sources[name[1]], text[1].strip(), " ".join(filter(None, kept)))
+
+
+def _is_question(found: Description) -> bool:
+    """Whether the short description says something, and not literally what the long one says."""
+    return (
+        len(found.long) >= SHORTEST_PASSAGE
+        and len(found.short.split()) >= 3
+        and not re.search(r"transitional|dummy|debug symbols", found.short, re.I)
+        and found.short.lower() not in found.long.lower()
+    )
+
+
+def _distinct(rows: Iterable[Description]) -> Iterator[Description]:
+    seen: set[str] = set()
+    for row in rows:
+        keys = {row.long[:150].lower(), row.short.lower()}
+        if seen.isdisjoint(keys):
+            yield row
+        seen |= keys
+
+
+def manuals(archive: Archive) -> RetrievalSet:
+    """Sections of HTML manuals, split by file. A heading asks when it has three words and stands nowhere else."""
+    made_from, sections = {}, list[Section]()
+    for package in MANUALS:
+        folder, made_from[package] = archive.unpacked(package)
+        of_package = [section for file in _html_files(folder) for section in _sections(file, package)]
+        of_package.sort(key=lambda section: hashlib.sha256(section.text.encode()).digest())
+        sections += of_package[:SECTIONS_PER_MANUAL]
+    passages = list(dict.fromkeys(section.text for section in sections))
+    places = {passage: place for place, passage in enumerate(passages)}
+    times = Counter(section.heading.lower() for section in sections)
+    questions = [
+        Question(section.heading, places[section.text], "dev" if split_of(section.file) != "train" else "train")
+        for section in sections
+        if times[section.heading.lower()] == 1 and len(section.heading.split()) >= 3
+    ]
+    return RetrievalSet("manuals", made_from, passages, questions)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and the text below it."""
+
+    file: str
+    heading: str
+    text: str
+
+
+def _html_files(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.rglob("*")) if file.is_file() and _HTML.search(file.name)]
+
+
+_HTML = re.compile(r"\.html(\.en)?(\.gz)?$")
+
+
+def _sections(file: Path, package: str) -> Iterator[Section]:
+    content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    parser = _Headings()
+    parser.feed(content.decode(errors="replace"))
+    for heading, text in parser.sections:
+        heading = re.sub(r"^[\d.\s]+|[\s¶#]+$", "", " ".join(heading.split()))
+        text = " ".join(text.split())[:LONGEST_PASSAGE]
+        if len(text) >= SHORTEST_SECTION and 3 <= len(heading) <= 120:
+            yield Section(f"{package}/{file.name}", heading, text)
+
+
+class _Headings(HTMLParser):
+    """Collects pairs of a heading and the text up to the next one."""
+
+    _SILENT = ("script", "style", "title", "nav", "footer")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sections: list[list[str]] = []
+        self._in_heading = False
+        self._silent = 0
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if re.fullmatch("h[1-6]", tag):
+            self.sections.append(["", ""])
+            self._in_heading = True
+        self._silent += tag in self._SILENT
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_heading = self._in_heading and not re.fullmatch("h[1-6]", tag)
+        self._silent -= tag in self._SILENT and self._silent > 0
+
+    def handle_data(self, data: str) -> None:
+        if self.sections and not self._silent:
+            self.sections[-1][0 if self._in_heading else 1] += data + ("" if self._in_heading else " ")
+
+
+BUILDERS: Mapping[str, Callable[[Archive], RetrievalSet]] = {"debian": debian, "manuals": manuals}
+
+
+def main() -> None:
+    """Write what is missing, print what is there."""
+    parser = argparse.ArgumentParser(description="Make the retrieval sets that models are measured on.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--sets", nargs="+", choices=sorted(BUILDERS), default=sorted(BUILDERS))
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    build(arguments.folder, arguments.sets)
+
+
+if __name__ == "__main__":
+    main()
