@@ -17,6 +17,7 @@ __all__ = [
     "CatalogueError",
     "ChunkTokens",
     "Limits",
+    "LongText",
     "Model",
     "ModelNotEnabled",
     "SloClass",
@@ -85,6 +86,25 @@ class ChunkTokens(_Entry):
         return self.interactive if slo_class == "interactive" else self.bulk
 
 
+class LongText(_Entry):
+    """How texts longer than the model reads are embedded, for requests that opt in."""
+
+    triton: Mapping[SloClass, str]
+    """The Triton model per SLO class that averages the vectors of a text's windows."""
+    max_tokens: Annotated[int, Field(gt=0)]
+    """Tokens of one text, special tokens counted once."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if "interactive" not in self.triton:
+            raise ValueError("triton needs an `interactive` model")
+        return self
+
+    def triton_model(self, slo_class: SloClass) -> str:
+        """The Triton model for this class."""
+        return self.triton.get(slo_class) or self.triton["interactive"]
+
+
 class Model(_Entry):
     """One public model: what it is called, what it takes, and where it runs."""
 
@@ -114,6 +134,8 @@ class Model(_Entry):
     chunk_tokens: ChunkTokens = ChunkTokens()
     """Tokens, padding counted, that the router puts into one request to Triton."""
     limits: Limits
+    long_text: LongText | None = None
+    """Embed: takes longer texts where the request says `long_text: "mean"`; without this none may."""
     dimensions: int | None = None
     labels: tuple[str, ...] = ()
     kv_bytes_per_token: int | None = None
@@ -131,6 +153,10 @@ class Model(_Entry):
             raise ValueError("a classify model needs `labels`")
         if self.task in ("embed", "rag_query") and self.dimensions is None:
             raise ValueError(f"a model of task {self.task} needs `dimensions`")
+        if self.long_text is not None and self.task != "embed":
+            raise ValueError("only an embed model can have `long_text`")
+        if self.long_text is not None and self.long_text.max_tokens <= self.limits.max_tokens:
+            raise ValueError("`long_text.max_tokens` must be above `limits.max_tokens`")
         if self.task == "chat" and (self.tokenizer is None or self.chat_template is None):
             raise ValueError("a chat model needs `tokenizer` and `chat_template`")
         if self.task == "chat" and self.kv_budget_tokens is None:
@@ -143,7 +169,8 @@ class Model(_Entry):
 
     def triton_models(self) -> list[str]:
         """Every Triton model that it names, each once."""
-        return list(dict.fromkeys((*self.triton.values(), *(self.encoder or {}).values())))
+        long_text = self.long_text.triton if self.long_text is not None else {}
+        return list(dict.fromkeys((*self.triton.values(), *(self.encoder or {}).values(), *long_text.values())))
 
     def encoder_model(self, slo_class: SloClass) -> str | None:
         """The Triton model that takes token ids for this class, if there is one."""

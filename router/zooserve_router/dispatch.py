@@ -86,6 +86,8 @@ class Job:
     slo_class: SloClass
     outputs: tuple[str, ...]
     chunks: tuple[Chunk, ...]
+    vital: bool = True
+    """Whether the model counts as ready no longer when this Triton model is not there, or hangs."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ class ZooDispatch:
                 )
 
         try:
-            with self._minded(job.model, job.triton_model, context):
+            with self._minded(job.model, job.triton_model, context, vital=job.vital):
                 async with context.deadline.enforced():
                     await _all_or_first_failure([work() for _ in job.chunks[:_CHUNKS_AT_ONCE]])
         finally:
@@ -197,16 +199,20 @@ class ZooDispatch:
         return answer
 
     @contextmanager
-    def _minded(self, model: Model, triton_model: str, context: RequestContext) -> Iterator[None]:
+    def _minded(
+        self, model: Model, triton_model: str, context: RequestContext, *, vital: bool = True
+    ) -> Iterator[None]:
         """Note how long the zoo takes, and doubt the model if the zoo says that it is not there, or says nothing."""
         with context.record.phase("zoo"):
             try:
                 yield
             except BackendUnavailable as fault:
-                self._readiness.doubt(model, fault)
+                if vital:
+                    self._readiness.doubt(model, fault)
                 raise
             except DeadlineExceeded:
-                self._readiness.unanswered(model, triton_model, context.budget_s)
+                if vital:
+                    self._readiness.unanswered(model, triton_model, context.budget_s)
                 raise
 
     async def drain(self, timeout_s: float) -> None:

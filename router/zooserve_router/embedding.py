@@ -1,6 +1,6 @@
 """Texts or token ids to vectors, in the caller's order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from zooserve.triton.tensors import InferenceAnswer
 from zooserve_router.chunks import text_chunks, token_chunks
 from zooserve_router.context import RequestContext
 from zooserve_router.dispatch import OUTPUTS, Job, ZooDispatch, scattered, slo_class_of, tokens_read
+from zooserve_router.long_text import LONG_OUTPUTS, Averaged, Split, long_chunks, required, split
 from zooserve_router.vocabulary import Vocabulary, known, refuse_too_long
 
 __all__ = ["Embedder", "Embeddings", "TextInputs", "TokenInputs"]
@@ -35,10 +36,12 @@ class TokenInputs:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """One vector per input, and how many tokens the encoder read."""
+    """One vector per input, and how many tokens they have, special ones counted once per input."""
 
     vectors: npt.NDArray[np.float32]
     tokens: int
+    averaged: Averaged | None = None
+    """What became of long texts, where the request opted in."""
 
 
 class Embedder:
@@ -58,6 +61,23 @@ class Embedder:
         if isinstance(inputs, TextInputs):
             return await self._embed_texts(model, inputs, vocabulary, slo_class, context)
         return await self._embed_tokens(model, inputs, vocabulary, slo_class, context)
+
+    async def embed_any_length(self, model: Model, inputs: TextInputs, context: RequestContext) -> Embeddings:
+        """The same for texts of which some may be longer than the model reads: those get the mean of their windows.
+
+        Short ones go the ordinary way, so their vectors are the same as without long ones beside them.
+        """
+        found = await split(known(self._vocabularies, model), model, inputs.texts, inputs.params)
+        slo_class = slo_class_of(context, found.windows, self._interactive_max_items)
+        vectors = np.empty((len(inputs.texts), model.dimensions or 0), np.float32)
+        done: list[InferenceAnswer] = []
+        for places, job in _parts(model, inputs.texts, found, slo_class):
+            answers = await self._dispatch.run(job, context)
+            vectors[places] = scattered(job, answers, "embedding")
+            done += answers
+        tokens = context.record.input_tokens = tokens_read(done)
+        chunks = sum(int(answer.outputs["chunks"].sum()) for answer in done if "chunks" in answer.outputs)
+        return Embeddings(vectors, tokens, Averaged(len(found.long), chunks))
 
     async def _embed_texts(
         self, model: Model, inputs: TextInputs, vocabulary: Vocabulary, slo_class: SloClass, context: RequestContext
@@ -85,6 +105,20 @@ class Embedder:
     ) -> Embeddings:
         context.record.input_tokens = tokens
         return Embeddings(scattered(job, answers, output), tokens)
+
+
+def _parts(
+    model: Model, texts: Sequence[str], found: Split, slo_class: SloClass
+) -> Iterator[tuple[Sequence[int], Job]]:
+    """The places of the short and of the long texts, each with its job, where there are any."""
+    if found.short:
+        chunks = text_chunks([texts[place] for place in found.short], model, slo_class)
+        yield found.short, Job(model, model.triton_model(slo_class), slo_class, OUTPUTS["embed"], chunks)
+    if found.long:
+        long_text = required(model)
+        chunks = long_chunks(texts, found.long, long_text.max_tokens)
+        job = Job(model, long_text.triton_model(slo_class), slo_class, LONG_OUTPUTS, chunks, vital=False)
+        yield list(found.long), job
 
 
 def _framed(model: Model, inputs: TokenInputs, vocabulary: Vocabulary) -> list[list[int]]:

@@ -21,6 +21,7 @@ __all__ = [
     "load_vocabularies",
     "load_word_lists",
     "refuse_too_long",
+    "token_counts",
 ]
 
 # About 2 ms of tokenizing; more goes to a thread (the tokenizer lets go of the GIL), so that others are not held up.
@@ -147,28 +148,38 @@ def known(counters: Mapping[str, T], model: Model) -> T:
 
 
 async def refuse_too_long(counter: TokenCounter, model: Model, texts: Sequence[str], params: Sequence[str]) -> None:
-    """Raises InputTooLong if a text (`params` are their names) or all together have more tokens than the model takes.
+    """Raises InputTooLong if a text (`params` names them) or all together have more tokens than the model takes."""
+    await token_counts(counter, model, texts, params, model.limits.max_tokens)
 
-    Texts of so few bytes that they must fit are not counted.
+
+async def token_counts(
+    counter: TokenCounter, model: Model, texts: Sequence[str], params: Sequence[str], most: int
+) -> dict[int, int]:
+    """The tokens, by place, of every text that may have more than the model reads.
+
+    Texts of so few bytes that they must fit are not counted. Raises InputTooLong if one has more than `most`, or all
+    together more than one request takes.
     """
     limits = model.limits
     room = limits.max_tokens - counter.frame_tokens
     suspects = [place for place, text in enumerate(texts) if len(text) * 4 > room and len(text.encode()) > room]
-    if len(texts) * limits.max_tokens > limits.max_request_tokens:
+    if len(texts) * most > limits.max_request_tokens:
         suspects = list(range(len(texts)))
-    total = 0
+    found: dict[int, int] = {}
     for places in _slices(suspects, texts):
-        counts = await _counted(counter, [texts[place] for place in places], limits.max_tokens)
+        counts = await _counted(counter, [texts[place] for place in places], most)
         for place, tokens in zip(places, counts, strict=True):
-            if tokens > limits.max_tokens:
-                raise _too_long(model, texts[place], params[place], tokens)
-        total += sum(counts)
+            if tokens > most:
+                raise _too_long(model, texts[place], params[place], tokens, most)
+            found[place] = tokens
+    total = sum(found.values())
     if total > limits.max_request_tokens:
         raise InputTooLong(
             f"The texts have {total} tokens together; one request takes {limits.max_request_tokens}. "
             "Send them in several requests.",
             param=params[0].partition("[")[0],
         )
+    return found
 
 
 def _slices(places: Sequence[int], texts: Sequence[str]) -> Iterator[list[int]]:
@@ -194,12 +205,13 @@ async def _counted(counter: TokenCounter, texts: Sequence[str], limit: int) -> l
     return counts
 
 
-def _too_long(model: Model, text: str, param: str, tokens: int) -> InputTooLong:
+def _too_long(model: Model, text: str, param: str, tokens: int, most: int) -> InputTooLong:
     about = "" if len(text) <= _SLICE_CHARACTERS else "more than "
+    advice = "Split it into shorter texts"
+    if model.long_text is not None and most < model.long_text.max_tokens:
+        advice += f', or send `long_text: "mean"` for the mean vector of a text of up to {model.long_text.max_tokens}'
     return InputTooLong(
-        f"`{param}` has {about}{tokens} tokens and {model.name} reads at most {model.limits.max_tokens}. "
-        "Split it into shorter texts.",
-        param=param,
+        f"`{param}` has {about}{tokens} tokens and {model.name} reads at most {most}. {advice}.", param=param
     )
 
 

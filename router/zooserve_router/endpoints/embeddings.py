@@ -5,6 +5,7 @@ means anything, and a silently worse vector would only show in the search result
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from starlette.requests import Request
@@ -12,10 +13,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from zooserve.catalogue import Catalogue, Model
-from zooserve.errors import Unsupported
+from zooserve.errors import BadInput, Unsupported
 from zooserve_router.dispatch import find_model
 from zooserve_router.embedding import Embeddings, TextInputs, TokenInputs
-from zooserve_router.inputs import mixed_inputs
+from zooserve_router.inputs import mixed_inputs, text_inputs
+from zooserve_router.long_text import Averaged, required
 from zooserve_router.payload import Fields, json_fields
 from zooserve_router.services import context_of, services_of
 from zooserve_router.vectors import ENCODINGS, encoded_vectors
@@ -30,6 +32,8 @@ class EmbeddingsRequest:
     model: Model
     inputs: TextInputs | TokenInputs
     encoding: str
+    long_text: bool = False
+    """Whether texts longer than the model reads get the mean vector of their windows."""
 
     @classmethod
     def parse(cls, fields: Fields, catalogue: Catalogue) -> "EmbeddingsRequest":
@@ -38,9 +42,10 @@ class EmbeddingsRequest:
         value = fields.required("input")
         encoding = fields.choice("encoding_format", ENCODINGS, default="float")
         _refuse_other_dimensions(fields.integer("dimensions", low=1), model)
+        long_text = fields.choice("long_text", ("mean",), default="") == "mean"
         fields.text("user")
         fields.refuse_unknown()
-        return cls(model, mixed_inputs(value, model), encoding)
+        return cls(model, _any_length(value, model) if long_text else mixed_inputs(value, model), encoding, long_text)
 
 
 def _refuse_other_dimensions(wanted: int | None, model: Model) -> None:
@@ -52,14 +57,34 @@ def _refuse_other_dimensions(wanted: int | None, model: Model) -> None:
         )
 
 
+def _any_length(value: Any, model: Model) -> TextInputs:
+    """Texts alone: which ids would begin and end a window of token ids, only the text could tell."""
+    required(model)
+    if isinstance(value, list) and value and not isinstance(value[0], str):
+        raise BadInput(
+            "`long_text` is for texts; send `input` as strings, or leave `long_text` out.", param="long_text"
+        )
+    return text_inputs(value, model)
+
+
 async def create_embeddings(request: Request) -> Response:
     """POST /v1/embeddings."""
     services, context = services_of(request), context_of(request)
     with context.record.phase("parse"):
         wanted = EmbeddingsRequest.parse(await json_fields(request), services.catalogue)
         context.record.runs(wanted.model, context.record.slo_class)
-    made = await services.embedder.embed(wanted.model, wanted.inputs, context)
-    return Response(_rendered(wanted, made), media_type="application/json")
+    if wanted.long_text and isinstance(wanted.inputs, TextInputs):
+        made = await services.embedder.embed_any_length(wanted.model, wanted.inputs, context)
+    else:
+        made = await services.embedder.embed(wanted.model, wanted.inputs, context)
+    return Response(_rendered(wanted, made), media_type="application/json", headers=_told(made.averaged))
+
+
+def _told(averaged: Averaged | None) -> dict[str, str]:
+    """What became of long texts, in a header: OpenAI's body has no place for it."""
+    if averaged is None:
+        return {}
+    return {"x-zooserve-long-text": f"mean; texts={averaged.texts}; chunks={averaged.chunks}"}
 
 
 def _rendered(wanted: EmbeddingsRequest, made: Embeddings) -> bytes:

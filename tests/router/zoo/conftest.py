@@ -92,6 +92,7 @@ class FakeZoo:
         known = {
             "embedding": np.stack([vector_of(text) for text in texts]),
             "tokens": np.array([[len(row) + 2] for row in words], dtype=np.int32),
+            "chunks": np.array([[max(1, -(-len(row) // 254))] for row in words], dtype=np.int32),
             "score": np.array([[len(set(words[0]) & set(row)) / 2] for row in words], dtype=np.float32),
             "probabilities": np.array([[0.9, 0.1, 0.6, 0.2, 0.3, 0.4]] * len(texts), dtype=np.float32),
             "injection_probability": np.array([[float("ignore" in row)] for row in words], dtype=np.float32),
