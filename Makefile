@@ -45,6 +45,7 @@ layers: $(VENV)/.dev
 	@$(BIN)/lint-imports
 
 generated: $(VENV)/.dev
+	@$(BIN)/zooserve ensembles render --check
 	@$(BIN)/python -m zooserve_ensembles.check model_repository/zoo
 
 format: $(VENV)/.dev ## format and fix what can be fixed

@@ -1,0 +1,96 @@
+"""What is committed is what the definitions say, and an edit by hand is seen."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from zooserve_ensembles.families import FAMILIES
+from zooserve_ensembles.families.transformer import encoder, tokenizer
+from zooserve_ensembles.family import Family, generated_members, written_models
+from zooserve_ensembles.pipeline import BadDefinition, Dtype, Tensor
+from zooserve_ensembles.rendering import HEADER, difference, expected_files, orphans, rendered_files, written
+
+ZOO = Path(__file__).parents[2] / "model_repository" / "zoo"
+CONFIG = Path("toy_tokenizer/config.pbtxt")
+TOY = (Family(members=(tokenizer("toy_tokenizer", "toy"),)),)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    written(tmp_path, rendered_files(TOY))
+    return tmp_path
+
+
+def expected_files_below(root: Path) -> dict[Path, bytes]:
+    return {path.relative_to(root): content for path, content in expected_files(root, TOY).items()}
+
+
+def test_the_committed_zoo_is_what_the_definitions_say() -> None:
+    assert difference(ZOO, rendered_files()) == ""
+    assert orphans(ZOO) == []
+
+
+def test_every_model_that_a_pipeline_needs_is_there() -> None:
+    models = [*generated_members(FAMILIES), *written_models(FAMILIES)]
+    assert [model.name for model in models if not (ZOO / model.name / "config.pbtxt").is_file()] == []
+
+
+def test_a_rendered_file_says_where_to_edit_instead(repository: Path) -> None:
+    for file in ("config.pbtxt", "1/model.py"):
+        assert (repository / "toy_tokenizer" / file).read_text().startswith(HEADER)
+
+
+def test_an_edit_by_hand_is_told_as_a_diff(repository: Path) -> None:
+    file = repository / CONFIG
+    file.write_text(file.read_text().replace("max_batch_size: 64", "max_batch_size: 65"))
+    found = difference(repository, expected_files_below(repository))
+    assert "-max_batch_size: 65" in found
+    assert "+max_batch_size: 64" in found
+
+
+def test_a_missing_file_is_told(repository: Path) -> None:
+    (repository / "toy_tokenizer" / "warmup" / "bucket_16").unlink()
+    assert "missing: toy_tokenizer/warmup/bucket_16" in difference(repository, rendered_files(TOY))
+
+
+def test_a_sample_that_is_no_text_can_be_told_too(repository: Path) -> None:
+    (repository / "toy_tokenizer" / "warmup" / "bucket_16").write_bytes(b"\xff\x00")
+    assert "bucket_16 (rendered)" in difference(repository, rendered_files(TOY))
+
+
+def test_writing_twice_changes_nothing(repository: Path) -> None:
+    assert written(repository, rendered_files(TOY)) == []
+
+
+def test_a_model_of_the_same_name_that_is_not_rendered_is_not_judged(repository: Path) -> None:
+    file = repository / CONFIG
+    file.write_text(file.read_text().removeprefix(HEADER))
+    assert expected_files(repository, TOY) == {}
+
+
+def test_a_stranger_repository_is_not_judged(tmp_path: Path) -> None:
+    assert expected_files(tmp_path, TOY) == {}
+
+
+def test_a_model_that_nothing_defines_any_more_is_told(repository: Path) -> None:
+    assert orphans(repository, []) == ["toy_tokenizer"]
+
+
+def test_one_model_may_be_rendered_by_itself() -> None:
+    assert {path.parts[0] for path in rendered_files(names=["embed_encoder"])} == {"embed_encoder"}
+
+
+def test_a_tokenizer_of_another_kind_says_how_it_pads() -> None:
+    member = tokenizer("other_tokenizer", "other", buckets=(16, 512), pad_id=1)
+    text = rendered_files([Family(members=(member,))])[Path("other_tokenizer/config.pbtxt")].decode()
+    assert 'key: "buckets" value { string_value: "16,512" }' in text
+    assert 'key: "pad_id" value { string_value: "1" }' in text
+
+
+def test_two_definitions_of_one_name_must_be_alike() -> None:
+    vector = (Tensor("sentence_embedding", Dtype.FP32, (384,)),)
+    one = encoder("twin", "An encoder.", outputs=vector)
+    other = replace(one, niceness=5)
+    with pytest.raises(BadDefinition, match="twin is defined twice"):
+        generated_members([Family(members=(one, other))])
