@@ -17,7 +17,7 @@ from onnx import TensorProto
 from zooserve_ensembles.graphs.blocks4 import Blocks4
 from zooserve_ensembles.graphs.writing import Graph
 
-__all__ = ["Shape", "Weights", "dense", "gelu", "layer_norm", "write_encoder"]
+__all__ = ["Array", "Shape", "Weights", "dense", "gelu", "layer_norm", "write_encoder"]
 
 Array = npt.NDArray[Any]
 Weights = Mapping[str, "Array | Blocks4"]

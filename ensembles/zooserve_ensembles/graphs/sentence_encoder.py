@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-__all__ = ["build", "graft_pooling", "merge_external_data"]
+__all__ = ["build", "graft_pooling", "merge_external_data", "pooling_constants", "pooling_nodes"]
 
 # The smallest divisor: a row of padding alone becomes a zero vector instead of NaN.
 EPSILON = 1e-12
@@ -52,11 +52,11 @@ def graft_pooling(model: "ModelProto", hidden: str = "last_hidden_state") -> Non
     graph = model.graph
     width = graph.output[0].type.tensor_type.shape.dim[2].dim_value
     _rename(graph, hidden, "token_embeddings")
-    before, after = _token_type_zeros(graph), _pooling_nodes()
+    before, after = _token_type_zeros(graph), pooling_nodes("token_embeddings")
     nodes = [*before, *graph.node, *after]
     del graph.node[:], graph.input[:], graph.output[:]
     graph.node.extend(nodes)
-    graph.initializer.extend(_constants())
+    graph.initializer.extend(pooling_constants())
     tokens, vectors = ["batch", "length"], ["batch", width]
     graph.input.append(helper.make_tensor_value_info("input_ids", TensorProto.INT64, tokens))
     graph.input.append(helper.make_tensor_value_info("attention_mask", TensorProto.INT64, tokens))
@@ -84,14 +84,15 @@ def _token_type_zeros(graph: "GraphProto") -> list["NodeProto"]:
     ]
 
 
-def _pooling_nodes() -> list["NodeProto"]:
+def pooling_nodes(hidden: str) -> list["NodeProto"]:
+    """From `hidden` [batch, length, width] and `attention_mask` to `sentence_embedding`, the normalised mean."""
     from onnx import TensorProto, helper
 
     node = helper.make_node
     return [
         node("Cast", ["attention_mask"], ["pool/mask"], to=TensorProto.FLOAT),
         node("Unsqueeze", ["pool/mask", "pool/last_axis"], ["pool/weights"]),
-        node("Mul", ["token_embeddings", "pool/weights"], ["pool/masked"]),
+        node("Mul", [hidden, "pool/weights"], ["pool/masked"]),
         node("ReduceSum", ["pool/masked", "pool/length_axis"], ["pool/sum"], keepdims=0),
         # The mean's divisor cancels in the normalisation, but without it a long text's squares lose precision.
         node("ReduceSum", ["pool/weights", "pool/length_axis"], ["pool/count"], keepdims=0),
@@ -103,7 +104,8 @@ def _pooling_nodes() -> list["NodeProto"]:
     ]
 
 
-def _constants() -> list["TensorProto"]:
+def pooling_constants() -> list["TensorProto"]:
+    """What those nodes read besides."""
     from onnx import TensorProto, helper
 
     return [

@@ -1,6 +1,6 @@
 """An ONNX graph while it is written: nodes in order, constants by name, and the model when it is whole."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 __all__ = ["IDS", "Graph", "floats", "int64s"]
 
-OPSET, IR_VERSION = 17, 8
+OPSET, IR_VERSION = 18, 8
 """The oldest that hold what is written here, so that old runtimes read it too."""
 
 IDS = ("batch", "length")
@@ -31,6 +31,11 @@ class Graph:
         self._domains.setdefault(domain, 1)
         self._nodes.append(helper.make_node(op, list(inputs), [output], name=output, domain=domain, **attributes))
         return output
+
+    def extend(self, nodes: Iterable[NodeProto], constants: Iterable[TensorProto]) -> None:
+        """Append nodes that were made elsewhere, with their constants."""
+        self._nodes.extend(nodes)
+        self._constants.update((tensor.name, tensor) for tensor in constants)
 
     def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> str:
         """Keep an array under this name; a name that is there already stays as it is."""
