@@ -25,11 +25,11 @@ demo: $(VENV)/.platform ## the RAG round trip against a running platform
 test: test-unit test-e2e ## every test; the end-to-end ones start the real servers
 
 test-unit: $(VENV)/.dev ## the tests that need no server, in parallel
-	@$(BIN)/zooserve fetch
+	@$(BIN)/zooserve fetch --models all
 	@$(PYTEST) -n 2 -m 'not e2e'
 
 test-e2e: $(VENV)/.dev ## the tests against the real servers, one after the other: they share one platform
-	@$(BIN)/zooserve fetch
+	@$(BIN)/zooserve fetch --models all
 	@# A shared machine can starve a server past a test's patience: what failed runs once more, alone, and then counts.
 	@$(PYTEST) -m e2e || $(PYTEST) -m e2e --last-failed --last-failed-no-failures none
 

@@ -249,7 +249,7 @@ def _nearest(name: str, names: list[str]) -> list[str]:
 def _not_in_file(word: str, models: Iterable[Model]) -> str:
     names = [model.name for model in models]
     nearest = " or ".join(_nearest(word, names))
-    advice = f"Did you mean {nearest}?" if nearest else f"It has {', '.join(names)}; `default` and `all` stand for many."
+    advice = f"Did you mean {nearest}?" if nearest else f"It has {', '.join(names)}."
     return f"ZOOSERVE_MODELS names {word[:_LONGEST_NAME]!r}, which the catalogue does not have. {advice}"
 
 

@@ -68,6 +68,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ZOOSERVE_", env_nested_delimiter="__", frozen=True, extra="ignore")
 
     catalogue: Path = Path("zoo.yaml")
+    models: str = "default"
+    """Which of its models run: names with commas between, `default` (all that are not optional) or `all` among them."""
     repository: Path = Path("model_repository")
     """Holds the two Triton repositories, `zoo/` and `leaf/`."""
     weights_lock: Path = Path("weights.lock")

@@ -14,7 +14,8 @@ from zooserve.processes.ports import require_free
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings
 from zooserve.triton.installation import find_libpython, find_stub
-from zooserve.weights.lock import load_lock
+from zooserve.weights.lock import folder_of, load_lock
+from zooserve_cli.fetch import unwanted_folders
 
 __all__ = ["Check", "all_checks", "faults_before_start"]
 
@@ -119,19 +120,22 @@ def _sockets(settings: Settings) -> Check:
 
 def _catalogue(settings: Settings) -> Check:
     try:
-        models = load_catalogue(settings.catalogue)
+        catalogue = load_catalogue(settings.catalogue).enabling(settings.models)
     except CatalogueError as exc:
         return Check("catalogue", False, "cannot be used", str(exc))
-    return Check("catalogue", True, f"{len(models.models)} models in {settings.catalogue}")
+    enabled, all_of_them = len(catalogue.models), len(catalogue.models) + len(catalogue.disabled)
+    return Check("catalogue", True, f"{all_of_them} models in {settings.catalogue}, {enabled} of them enabled")
 
 
 def _weights(settings: Settings) -> list[Check]:
     try:
         lock = load_lock(settings.weights_lock)
+        unwanted = unwanted_folders(settings)
     except ZooserveError as exc:
         return [Check("weights", False, "weights.lock cannot be read", str(exc))]
-    targets = [target for _, file in lock.files() for target in file.place]
-    targets += [target for build in lock.builds for target in build.place]
+    except CatalogueError:  # told by the check of the catalogue
+        return []
+    targets = [target for target in lock.places() if folder_of(target) not in unwanted]
     missing = [target for target in targets if not (settings.repository / target).is_file()]
     found = f"{len(targets)} files in place" if not missing else f"{len(missing)} missing, such as {missing[0]}"
     return [Check("weights", not missing, found, "Run `zooserve fetch`; `zooserve up` does it by itself.")]

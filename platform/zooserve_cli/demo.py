@@ -86,7 +86,7 @@ def _corpus(settings: Settings, limit: int | None) -> "tuple[list[Document], lis
     from zooserve_cli.rag.corpus import read_corpus
     from zooserve_cli.rag.ingest import chunks_of, token_count
 
-    model = next(iter(load_catalogue(settings.catalogue).of_task("embed")), None)
+    model = next(iter(load_catalogue(settings.catalogue).enabling(settings.models).of_task("embed")), None)
     if model is None or model.tokenizer is None:
         raise MissingPart(f"{settings.catalogue} has no embedding model with a tokenizer.")
     pages = read_corpus(limit)

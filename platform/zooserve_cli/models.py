@@ -14,7 +14,7 @@ _TIMEOUT_S = 5.0
 
 
 def models(as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON.")] = False) -> None:
-    """List the models, with their aliases and whether they are ready."""
+    """List the models of the catalogue: which are enabled, which are ready, what else they are called."""
     settings = Settings().resolved()
     rows = _rows(settings)
     if as_json:
@@ -24,31 +24,40 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="Print them as J
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
-    for column in ("model", "version", "task", "ready", "also called", "licence"):
+    for column in ("model", "version", "task", "enabled", "ready", "also called", "licence"):
         table.add_column(column)
     for row in rows:
         ready = {True: "[green]yes[/]", False: "[red]no[/]", None: "-"}[row["ready"]]
-        table.add_row(row["name"], str(row["version"]), row["task"], ready, ", ".join(row["aliases"]), row["licence"])
-    Console(highlight=False).print(table)
+        enabled = "yes" if row["enabled"] else "no"
+        cells = (row["name"], str(row["version"]), row["task"], enabled, ready)
+        table.add_row(*cells, ", ".join(row["aliases"]), row["licence"])
+    out = Console(highlight=False)
+    out.print(table)
+    if off := [row["name"] for row in rows if not row["enabled"]]:
+        out.print(f"\nNot enabled: start with `zooserve up --models default,{off[0]}`, or with `--models all`.")
 
 
 def _rows(settings: Settings) -> list[dict[str, Any]]:
     from zooserve.catalogue import load_catalogue
 
     readiness = _readiness(settings)
+    catalogue = load_catalogue(settings.catalogue)
+    enabled = readiness or {model.name for model in catalogue.enabling(settings.models)}
     return [
         {
             "name": model.name,
             "version": model.version,
             "task": model.task,
+            "enabled": model.name in enabled,
             "ready": readiness.get(model.name),
             "required": model.required,
+            "optional": model.optional,
             "aliases": list(model.aliases),
             "licence": model.licence,
             "source": model.source,
             "description": model.description,
         }
-        for model in load_catalogue(settings.catalogue)
+        for model in catalogue
     ]
 
 

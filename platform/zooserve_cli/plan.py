@@ -11,6 +11,7 @@ from zooserve.processes.shared_memory import prefix_of
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings, TritonSettings
 from zooserve.triton.installation import Installation
+from zooserve.triton.reach import wanted_models
 from zooserve.triton.server import Addresses, TritonServer
 from zooserve.triton.watch import Probe, Watch, chat_probe, text_probe
 from zooserve_cli.router_process import RouterProcess
@@ -73,8 +74,8 @@ def own_backends() -> Path:
 def make_plan(settings: Settings, catalogue: Catalogue, installation: Installation) -> Plan:
     """The servers for these settings, every port of which is set."""
     folder = StateFolder(settings.state_dir)
-    zoo = _triton("zoo", settings.zoo, settings.zoo_repository, folder, installation)
-    leaf = _triton("leaf", settings.leaf, settings.leaf_repository, folder, installation)
+    zoo = _triton("zoo", settings.zoo, settings.zoo_repository, catalogue, folder, installation)
+    leaf = _triton("leaf", settings.leaf, settings.leaf_repository, catalogue, folder, installation)
     ports = RayPorts(*free_ports(3))
     return Plan(
         settings=settings,
@@ -88,7 +89,12 @@ def make_plan(settings: Settings, catalogue: Catalogue, installation: Installati
 
 
 def _triton(
-    name: str, triton: TritonSettings, repository: Path, folder: StateFolder, installation: Installation
+    name: str,
+    triton: TritonSettings,
+    repository: Path,
+    catalogue: Catalogue,
+    folder: StateFolder,
+    installation: Installation,
 ) -> TritonServer:
     chosen = [getattr(triton, port) for port in _PORTS]
     return TritonServer(
@@ -98,6 +104,7 @@ def _triton(
         Addresses(triton.host, *chosen),
         folder.log_file(name),
         shm_prefix=prefix_of(folder.root),
+        models=wanted_models(repository, catalogue),
     )
 
 

@@ -30,7 +30,7 @@ def prepare(
     """Everything that comes before the first server. Raises a SetupError that says how to mend what is missing."""
     began = time.monotonic()
     settings = with_ports(settings)
-    catalogue = load_catalogue(settings.catalogue)
+    catalogue = load_catalogue(settings.catalogue).enabling(settings.models)
     if faults := faults_before_start(settings):
         raise MissingPart("\n".join(f"{fault.name}: {fault.found}. {fault.mend}" for fault in faults))
     installation = find_installation(settings.cache_dir, own_backends())

@@ -22,6 +22,7 @@ from zooserve.processes.files import write_atomically
 from zooserve.processes.state import Phase, PlatformState, StateFolder, unplanned
 from zooserve.settings import Settings
 from zooserve.weights.sources import Silent
+from zooserve_cli.fetch import MODELS_HELP, fetch_weights, with_models
 
 if TYPE_CHECKING:
     from zooserve.weights.sources import Progress
@@ -39,11 +40,12 @@ Ready = Callable[[PlatformState, Answers], None]
 
 def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once it is ready; it stays up.")] = False,
+    models: Annotated[str | None, typer.Option("--models", help=MODELS_HELP)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print addresses and proof as JSON.")] = False,
     daemon: Annotated[bool, typer.Option("--daemon", hidden=True)] = False,
 ) -> None:
     """Start the zoo, the leaf and the router, prove that they answer, stay until Ctrl-C."""
-    settings = Settings().resolved()
+    settings = with_models(Settings().resolved(), models)
     if detach:
         with _ended_by_signals():
             _detach(settings, as_json=as_json)
@@ -155,7 +157,6 @@ def _log_to(folder: StateFolder) -> logging.Logger:
 
 def _detach(settings: Settings, *, as_json: bool) -> None:
     from zooserve_cli import display
-    from zooserve_cli.fetch import fetch_weights
     from zooserve_cli.leftovers import held
     from zooserve_cli.progress import progress_for
 
@@ -169,7 +170,7 @@ def _detach(settings: Settings, *, as_json: bool) -> None:
     steps = display.Steps(out)
     with log.open("ab") as file:
         daemon = subprocess.Popen(
-            [sys.executable, "-m", "zooserve_cli", "up", "--daemon"],
+            [sys.executable, "-m", "zooserve_cli", "up", "--daemon", f"--models={settings.models}"],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from zooserve.catalogue import Catalogue, Model, SloClass, Task, UnknownModel
+from zooserve.catalogue import Catalogue, Model, ModelNotEnabled, SloClass, Task, UnknownModel
 from zooserve.errors import BackendUnavailable, BadInput, DeadlineExceeded, ModelNotFound
 from zooserve.triton.tensors import InferenceAnswer, Tensor
 from zooserve_router.admission import Budget
@@ -136,6 +136,12 @@ def find_model(catalogue: Catalogue, name: str, task: Task) -> Model:
 
 
 def _not_found(unknown: UnknownModel) -> str:
+    if isinstance(unknown, ModelNotEnabled):
+        name = unknown.model.name
+        return (
+            f"The model {name} is in the catalogue but not enabled here. Whoever runs this platform enables it with "
+            f"ZOOSERVE_MODELS=default,{name} or `zooserve up --models default,{name}`."
+        )
     advice = f"Did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else "GET /v1/models lists them all."
     return f"The model {unknown.name[:_LONGEST_NAME]!r} does not exist. {advice}"
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from zooserve.catalogue import CatalogueError, UnknownModel, load_catalogue
+from zooserve.catalogue import CatalogueError, ModelNotEnabled, UnknownModel, load_catalogue
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,3 +115,43 @@ def test_a_file_that_is_not_utf_8_is_a_clear_error(tmp_path: Path) -> None:
     path.write_bytes(b"models: \xe9")
     with pytest.raises(CatalogueError, match="not UTF-8"):
         load_catalogue(path)
+
+
+OPTIONAL = EMBED + EMBED.removeprefix("models:\n").replace("name: embed", "name: vision\n    optional: true").replace(
+    "[minilm]", "[eyes]"
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "enabled"),
+    [
+        ("default", ["embed"]),
+        ("all", ["embed", "vision"]),
+        ("vision", ["vision"]),
+        ("eyes", ["vision"]),
+        ("default,vision", ["embed", "vision"]),
+        (" vision , embed,", ["embed", "vision"]),
+    ],
+)
+def test_the_settings_say_which_models_are_enabled(write, wanted: str, enabled: list[str]) -> None:
+    catalogue = load_catalogue(write(OPTIONAL)).enabling(wanted)
+    assert [model.name for model in catalogue] == enabled
+    assert {model.name for model in catalogue.disabled} == {"embed", "vision"} - set(enabled)
+
+
+def test_a_model_that_is_not_enabled_is_told_apart_from_one_that_does_not_exist(write) -> None:
+    catalogue = load_catalogue(write(OPTIONAL)).enabling("default")
+    with pytest.raises(ModelNotEnabled) as caught:
+        catalogue.resolve("eyes")
+    assert caught.value.model.name == "vision"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [("vison", "Did you mean vision?"), ("zzzz", "It has embed, vision."), ("", "names no model"), (",", "no model")],
+)
+def test_a_selection_that_names_what_is_not_there_says_what_is(write, wanted: str, said: str) -> None:
+    with pytest.raises(CatalogueError) as caught:
+        load_catalogue(write(OPTIONAL)).enabling(wanted)
+    assert "ZOOSERVE_MODELS" in str(caught.value)
+    assert said in str(caught.value)

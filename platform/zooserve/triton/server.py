@@ -3,6 +3,7 @@
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +46,7 @@ class Addresses:
 
 
 class TritonServer:
-    """A tritonserver child process over one model repository."""
+    """A tritonserver child process over one model repository; it loads `models`, by default all that are there."""
 
     def __init__(
         self,
@@ -55,12 +56,14 @@ class TritonServer:
         addresses: Addresses,
         log_file: Path,
         shm_prefix: str = "zooserve-",
+        models: Sequence[str] = ("*",),
     ) -> None:
         self.name = name
         self.addresses = addresses
         self._child = Child(name, log_file)
         self._installation = installation
         self._repository = repository
+        self._models = tuple(models)
         self._shm_prefix = f"{shm_prefix}{name}-{addresses.http_port}-"
 
     @property
@@ -95,7 +98,7 @@ class TritonServer:
             # One broken model must not take the others down; readiness is proven by real inferences instead.
             "--exit-on-error=false",
             "--model-control-mode=explicit",
-            "--load-model=*",
+            *(f"--load-model={model}" for model in self._models),
             # Two servers on one machine must not share the stubs' shared-memory names.
             f"--backend-config=python,shm-region-prefix-name={self._shm_prefix}",
             # After Triton's own 30 s a stub that starts slowly on a busy machine is given up, and the server then waits

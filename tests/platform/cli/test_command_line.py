@@ -88,6 +88,22 @@ def test_models_without_a_platform_come_from_the_catalogue(zooserve: Zooserve) -
     assert all(model["ready"] is None for model in models)
 
 
+def test_models_says_which_are_enabled(zooserve: Zooserve) -> None:
+    models = json.loads(zooserve("models", "--json", ZOOSERVE_MODELS="chat,embed").stdout)
+    assert {model["name"] for model in models if model["enabled"]} == {"chat", "embed"}
+    by_default = json.loads(zooserve("models", "--json").stdout)
+    assert all(model["enabled"] is not model["optional"] for model in by_default)
+
+
+@pytest.mark.parametrize("command", [["fetch", "--models=embde"], ["up", "--models=embde"]])
+def test_a_model_that_the_catalogue_does_not_have_cannot_be_enabled(zooserve: Zooserve, command: list[str]) -> None:
+    done = zooserve(*command)
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "ZOOSERVE_MODELS names 'embde', which the catalogue does not have. Did you mean embed"
+    )
+
+
 def test_a_setting_that_cannot_be_used_is_named(zooserve: Zooserve) -> None:
     done = zooserve("models", ZOOSERVE_PORT="eighty")
     assert done.returncode == 1

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,9 @@ class World:
         self.builds.append("joined")
         return b"".join(inputs[name].read_bytes() for name in ("graph.bin", "words.txt"))
 
-    def fetching(self, fingerprint: str = "1", progress: Progress | None = None) -> Fetching:
+    def fetching(
+        self, fingerprint: str = "1", progress: Progress | None = None, unwanted: Iterable[str] = ()
+    ) -> Fetching:
         lock = self.root / "weights.lock"
         YAML().dump(self.document, lock)
         return Fetching(
@@ -101,6 +103,7 @@ class World:
             recipes_fingerprint=fingerprint,
             progress=progress or Noted(self.steps),
             find_pip=find_pip if self.real_pip else self.copier,
+            unwanted=frozenset(unwanted),
         )
 
     def copier(self, _: Path) -> Pip:

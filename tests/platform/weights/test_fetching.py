@@ -51,6 +51,22 @@ def test_a_second_fetch_needs_no_cache(world, placed) -> None:
     assert world.everything() == placed
 
 
+def test_nothing_is_fetched_for_folders_that_are_not_wanted(world, placed) -> None:
+    fetched = world.fetching(unwanted=["zoo/joined", "zoo/joined_bulk"]).run()
+    assert set(fetched.files) == {"zoo/raw/1/graph.bin", "zoo/raw_bulk/1/graph.bin"}
+    assert world.everything() == {place: placed[place] for place in fetched.files}
+    assert not any("smallwords" in step for step in world.steps)
+
+
+def test_what_is_no_longer_wanted_stays_and_is_known_when_it_is_wanted_again(world, placed, monkeypatch) -> None:
+    world.fetching().run()
+    (world.repository / "zoo/raw/1/graph.bin").unlink()
+    assert world.fetching(unwanted=["zoo/joined"]).run().written == ("zoo/raw/1/graph.bin",)
+    monkeypatch.setattr(Store, "place", lambda *_: pytest.fail("placed again"))
+    assert world.fetching().run().written == ()
+    assert world.everything() == placed
+
+
 def test_a_removed_file_comes_back_without_a_download_or_a_build(world, placed) -> None:
     world.fetching().run()
     (world.repository / "zoo/joined/1/model.onnx").unlink()
