@@ -17,7 +17,7 @@ def bucket_for(length: int, buckets: Sequence[int] = BUCKETS) -> int:
 
 
 def padded(
-    rows: Sequence[Sequence[int]], buckets: Sequence[int] = BUCKETS
+    rows: Sequence[Sequence[int]], buckets: Sequence[int] = BUCKETS, pad_id: int = 0
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
     """Ids and mask, both [rows, bucket of the longest row], and the tokens of each row as [rows, 1].
 
@@ -25,7 +25,7 @@ def padded(
     """
     lengths = np.fromiter(map(len, rows), np.int32, len(rows))
     mask = np.arange(bucket_for(int(lengths.max(initial=0)), buckets)) < lengths[:, None]
-    ids = np.zeros(mask.shape, np.int64)
+    ids = np.full(mask.shape, pad_id, np.int64)
     # Row-major, as the rows are chained: one assignment instead of a Python loop per row.
     ids[mask] = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
     return ids, mask.astype(np.int64), lengths[:, None]

@@ -37,3 +37,9 @@ def test_no_rows_make_an_empty_batch_of_the_smallest_bucket() -> None:
     ids, _, tokens = padded([])
     assert ids.shape == (0, 16)
     assert tokens.shape == (0, 1)
+
+
+def test_padding_takes_the_model_s_own_buckets_and_id() -> None:
+    ids, mask, _ = padded([[5] * 17], buckets=(8, 24), pad_id=1)
+    assert ids.tolist() == [[5] * 17 + [1] * 7]
+    assert mask.sum() == 17

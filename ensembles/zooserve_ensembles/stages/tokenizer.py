@@ -12,7 +12,10 @@ __all__ = ["TritonPythonModel"]
 
 
 class TritonPythonModel(Stage):
-    """`text` to `input_ids`, `attention_mask` and `tokens`, with the tokenizer.json of the version's folder."""
+    """`text` to `input_ids`, `attention_mask` and `tokens`, with the tokenizer.json of the version's folder.
+
+    The parameters `buckets` (lengths, ascending, with commas) and `pad_id` say otherwise where a model is not BERT's.
+    """
 
     def open(self, folder: Path, parameters: Mapping[str, str]) -> None:
         """Load the tokenizer; its own truncation (128) and fixed padding are not the model's, and are replaced."""
@@ -20,8 +23,10 @@ class TritonPythonModel(Stage):
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         from tokenizers import Tokenizer
 
+        self._buckets = tuple(map(int, parameters["buckets"].split(","))) if "buckets" in parameters else BUCKETS
+        self._pad_id = int(parameters.get("pad_id", 0))
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.enable_truncation(BUCKETS[-1])
+        self._tokenizer.enable_truncation(self._buckets[-1])
         self._tokenizer.no_padding()
 
     def compute(self, inputs: Arrays) -> Arrays:
@@ -38,9 +43,13 @@ class TritonPythonModel(Stage):
             self._tokenizer.encode_batch_fast([text for found in texts if isinstance(found, list) for text in found])
         )
         return [
-            found if isinstance(found, TextUnreadable) else _outputs([next(encoded).ids for _ in found])
+            found if isinstance(found, TextUnreadable) else self._outputs([next(encoded).ids for _ in found])
             for found in texts
         ]
+
+    def _outputs(self, rows: Sequence[Sequence[int]]) -> Arrays:
+        ids, mask, tokens = padded(rows, self._buckets, self._pad_id)
+        return {"input_ids": ids, "attention_mask": mask, "tokens": tokens}
 
 
 def _texts(inputs: Arrays) -> list[str] | TextUnreadable:
@@ -48,8 +57,3 @@ def _texts(inputs: Arrays) -> list[str] | TextUnreadable:
         return read_texts(inputs["text"].ravel())
     except TextUnreadable as exc:
         return exc
-
-
-def _outputs(rows: Sequence[Sequence[int]]) -> Arrays:
-    ids, mask, tokens = padded(rows)
-    return {"input_ids": ids, "attention_mask": mask, "tokens": tokens}
