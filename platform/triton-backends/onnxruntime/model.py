@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
-from onnx_batches import Array, Arrays, BadTensor, Failure, Job, Result, grouped, run_group
+from onnx_batches import Array, Arrays, Failure, Job, Result, RunPlan, grouped, run_group
 from onnx_contract import check_contract, declared_tensors
 from onnx_session import (
     ModelUnusable,
@@ -21,10 +21,9 @@ from onnx_session import (
     open_session,
     provider_names,
     read_settings,
-    run_options,
     set_niceness,
 )
-from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+from onnx_slices import Slices
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
@@ -67,7 +66,7 @@ class TritonPythonModel:
         jobs = [self._job(requests[index]) for index in waiting]
         groups = grouped(jobs, batched=self._batched)
         for number, group in enumerate(groups, start=1):
-            results = run_group([jobs[place] for place in group], self._run, self._run_elements)
+            results = run_group([jobs[place] for place in group], self._run, self._plan)
             for place, result in zip(group, results, strict=True):
                 answer = self._answer(result)
                 if number == len(groups):
@@ -76,17 +75,20 @@ class TritonPythonModel:
                     requests[waiting[place]].get_response_sender().send(answer, flags=FINAL)
         return answers
 
+    def finalize(self) -> None:
+        """Triton: the model is unloaded."""
+        self._slices.close()
+
     def _open(self, folder: Path, config: dict[str, Any], device_id: int | None) -> None:
         settings = read_settings(config, device_id)
         # Before the session starts its threads, so that they inherit it.
         set_niceness(settings.niceness)
-        self._session = open_session(folder / _file_name(config), settings)
+        self._slices = Slices(folder / _file_name(config), settings)
         self._batched = int(config["max_batch_size"]) > 0
-        inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+        inputs, outputs = self._slices.session.get_inputs(), self._slices.session.get_outputs()
         check_contract(config, inputs, outputs, batched=self._batched)
         self._inputs = tuple(entry["name"] for entry in config["input"])
-        self._run_elements = settings.run_elements if self._batched else 0
-        self._run_options = run_options(settings)
+        self._plan = _plan(config, settings) if self._batched else RunPlan()
         self._count_runs()
         pb_utils.Logger.log_info(f"{self._name}: {provider_names(settings.providers)}")
 
@@ -102,12 +104,10 @@ class TritonPythonModel:
         inputs = {name: pb_utils.get_input_tensor_by_name(request, name).as_numpy() for name in self._inputs}
         return Job(inputs, tuple(request.requested_output_names()))
 
-    def _run(self, wanted: Sequence[str], inputs: Arrays) -> list[Array]:
-        self._runs.increment(1)
-        try:
-            return list(self._session.run(list(wanted), dict(inputs), self._run_options))
-        except InvalidArgument as exc:
-            raise BadTensor(str(exc)) from exc
+    def _run(self, wanted: Sequence[str], slices: Sequence[Arrays]) -> list[list[Array]]:
+        # Counted here, not by the slices' threads: a metric that several of them moved took the server down.
+        self._runs.increment(len(slices))
+        return self._slices.run(wanted, slices)
 
     def _dropped(self) -> Any:
         return self._error("the caller left before it ran", pb_utils.TritonError.CANCELLED)
@@ -120,6 +120,13 @@ class TritonPythonModel:
 
     def _error(self, reason: str, kind: Any) -> Any:
         return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"{self._name}: {reason}", kind))
+
+
+def _plan(config: dict[str, Any], settings: SessionSettings) -> RunPlan:
+    if settings.mask and settings.mask not in [entry["name"] for entry in config["input"]]:
+        raise ModelUnusable(f'parameter mask_input is "{settings.mask}", and no input is called that')
+    per_token = frozenset(entry["name"] for entry in config["output"] if int(entry["dims"][0]) == -1)
+    return RunPlan(settings.run_elements, settings.side_by_side, settings.mask, per_token)
 
 
 def _file_name(config: dict[str, Any]) -> str:

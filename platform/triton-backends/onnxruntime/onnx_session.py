@@ -1,7 +1,8 @@
 """From a model's configuration to an open ONNX Runtime session: threads, spinning, optimisations, devices.
 
 Parameter names are those of the native ONNX Runtime backend where it has one, so that a configuration means the same
-here and there. Ours alone: `niceness`, `run_elements`, and every `session.*` key, handed to ONNX Runtime as it is.
+here and there. Ours alone: `niceness`, `run_elements`, `side_by_side`, `mask_input`, and every `session.*` key, handed
+to ONNX Runtime as it is.
 """
 
 import math
@@ -67,6 +68,10 @@ class SessionSettings:
 
     Bounds how long a run keeps the cores, and what the memory arena grows to and keeps.
     """
+    side_by_side: int = 1
+    """Slices of a batch that run at once, each on a thread of its own, besides `intra_op_threads` for a single row."""
+    mask: str = ""
+    """The input that is 0 where a row is padding: a run leaves out the columns at the end that are padding in all."""
     entries: Mapping[str, str] = field(default_factory=dict)
     providers: tuple[Provider, ...] = (("CPUExecutionProvider", {}),)
 
@@ -85,6 +90,8 @@ def read_settings(config: Mapping[str, Any], device_id: int | None) -> SessionSe
         shrink_arena=given.get(SHRINK_ARENA, ""),
         niceness=_integer(given, "niceness", 0),
         run_elements=_integer(given, "run_elements", 0),
+        side_by_side=_side_by_side(given, device_id),
+        mask=given.get("mask_input", ""),
         # Threads that spin for work burn the cores of the stubs beside them: measured on two cores, spinning won
         # nothing (1x32: 101 against 99 texts/s; 8x32: 167 against 163).
         entries={
@@ -177,6 +184,13 @@ def _tensorrt_options(parameters: Mapping[str, str]) -> dict[str, str]:
     if precision != "FP32":
         options[f"trt_{precision.lower()}_enable"] = "1"
     return options
+
+
+def _side_by_side(given: Mapping[str, str], device_id: int | None) -> int:
+    """As many as the configuration says, 0 for one per core; one on a GPU, where a run has all of it anyway."""
+    if device_id is not None:
+        return 1
+    return _integer(given, "side_by_side", 1) or usable_cores()
 
 
 def _integer(given: Mapping[str, str], key: str, default: int) -> int:

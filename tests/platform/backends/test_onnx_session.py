@@ -53,6 +53,13 @@ def test_session_keys_go_through_as_they_are_and_win() -> None:
     }
 
 
+def test_side_by_side_is_off_unless_said_and_0_is_one_for_each_core() -> None:
+    assert read_settings({}, None).side_by_side == 1
+    assert read_settings(parameters(side_by_side="3"), None).side_by_side == 3
+    assert read_settings(parameters(side_by_side="0"), None).side_by_side == usable_cores()
+    assert read_settings(parameters(side_by_side="0"), 0).side_by_side == 1, "a run has the whole GPU by itself"
+
+
 def test_tensorrt_comes_before_cuda_with_its_options_in_onnx_runtime_s_words() -> None:
     entry = {"name": "tensorrt", "parameters": {"precision_mode": "FP16", "max_workspace_size_bytes": "1024"}}
     assert read_settings(accelerated("gpu", entry), 0).providers == (
