@@ -1,14 +1,16 @@
 """Real question-and-passage sets, made from Debian's own texts: package descriptions, manuals and FAQ.
 
-    python ensembles/evaluation/retrieval_data.py FOLDER
+    python ensembles/evaluation/retrieval_data.py FOLDER [--sets NAME...]
 
-Needs Debian 12 with its package sources, `apt-get`, `apt-helper` and `dpkg-deb`; no rights, nothing is installed. Writes
-one JSON file per set below FOLDER and keeps what it downloaded in FOLDER/apt, so that a second run makes the same files.
-None of it is committed; a file says which package versions it was made from.
+Needs Debian 12 with its package sources, `apt-get`, `apt-helper` and `dpkg-deb`; no rights, nothing is installed.
+Writes one JSON file per set below FOLDER and keeps what it downloaded in FOLDER/apt, so that a second run makes the
+same files. None of it is committed; a file says which package versions it was made from.
 
 - `debian`: a package's one-line description asks for its long one. Split by the source package's name, so that
   packages built from one source lie on one side.
 - `faq`: questions of the Perl and Python FAQ ask for their answers among all sections of both manuals. Test only.
+- `debian_de`, `debian_fr`: the same passages, asked for by the German or French translation of the one-line
+  description, where there is one. Split as `debian`.
 - `manuals`: headings of other projects' manuals ask for the text below them. For training and choosing, never for
   testing: nothing of them is in `faq`.
 """
@@ -23,9 +25,12 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Literal
+
+from faq_sections import pod_sections, rst_sections
 
 __all__ = ["Question", "RetrievalSet", "build", "read_set"]
 
@@ -35,6 +40,7 @@ LONGEST_PASSAGE = 1_200
 """Characters of a passage that are kept; an encoder reads 256 tokens, about as many."""
 SHORTEST_PASSAGE = 120
 SHORTEST_SECTION = 150
+LANGUAGES = ("en", "de", "fr")
 SECTIONS_PER_MANUAL = 1_000
 """So that no manual outweighs the others; chosen by hash."""
 MANUALS = ("git-doc", "apache2-doc", "postgresql-doc-15", "sqlite3-doc", "developers-reference", "debian-policy")
@@ -117,7 +123,8 @@ class Archive:
 
     def _apt(self, *arguments: str) -> None:
         options = [
-            "Acquire::Languages=en",
+            "Acquire::Languages=",
+            *(f"Acquire::Languages::={language}" for language in LANGUAGES),
             f"Dir::State::Lists={self._lists.resolve()}",
             "APT::Sandbox::User=",
         ]
@@ -139,6 +146,27 @@ class Description:
 
 def debian(archive: Archive) -> RetrievalSet:
     """One question per source package, from its shortest-named binary package; near copies are left out."""
+    rows, made_from = _debian_rows(archive)
+    questions = [Question(row.short, place, split_of(row.source)) for place, row in enumerate(rows)]
+    return RetrievalSet("debian", made_from, [row.long[:LONGEST_PASSAGE] for row in rows], questions)
+
+
+def debian_translated(archive: Archive, language: str) -> RetrievalSet:
+    """The passages of `debian`, and those questions that somebody translated."""
+    rows, made_from = _debian_rows(archive)
+    translations = archive.index(f"*_bookworm_main_i18n_Translation-{language}*")
+    short = dict(re.findall(rf"^Package: (\S+)\n(?:.*\n)*?Description-{language}: (.*)$", translations, re.M))
+    questions = [
+        Question(short[row.package].strip(), place, split_of(row.source))
+        for place, row in enumerate(rows)
+        if short.get(row.package, row.short).strip().lower() != row.short.lower()
+    ]
+    made_from = {**made_from, **_version_of(language, translations)}
+    return RetrievalSet(f"debian_{language}", made_from, [row.long[:LONGEST_PASSAGE] for row in rows], questions)
+
+
+def _debian_rows(archive: Archive) -> tuple[list[Description], Mapping[str, str]]:
+    """The descriptions that ask and answer, and what they were made from."""
     sources = dict(_sources(archive.index("*_bookworm_main_binary-amd64_Packages*")))
     translations = archive.index("*_bookworm_main_i18n_Translation-en*")
     of_source: dict[str, Description] = {}
@@ -146,14 +174,12 @@ def debian(archive: Archive) -> RetrievalSet:
         kept = of_source.get(found.source)
         if _is_question(found) and (kept is None or len(found.package) < len(kept.package)):
             of_source[found.source] = found
-    rows = list(_distinct(of_source.values()))
-    version = hashlib.sha256(translations.encode()).hexdigest()[:16]
-    return RetrievalSet(
-        "debian",
-        {"bookworm main Translation-en, SHA-256": version},
-        [row.long[:LONGEST_PASSAGE] for row in rows],
-        [Question(row.short, place, split_of(row.source)) for place, row in enumerate(rows)],
-    )
+    return list(_distinct(of_source.values())), _version_of("en", translations)
+
+
+def _version_of(language: str, translations: str) -> Mapping[str, str]:
+    digest = hashlib.sha256(translations.encode()).hexdigest()[:16]
+    return {f"bookworm main Translation-{language}, SHA-256": digest}
 
 
 def _sources(packages: str) -> Iterator[tuple[str, str]]:
@@ -272,7 +298,34 @@ class _Headings(HTMLParser):
             self.sections[-1][0 if self._in_heading else 1] += data + ("" if self._in_heading else " ")
 
 
-BUILDERS: Mapping[str, Callable[[Archive], RetrievalSet]] = {"debian": debian, "manuals": manuals}
+def faq(archive: Archive) -> RetrievalSet:
+    """Headings of the Perl and Python FAQ that end in a question mark, among all sections of both manuals."""
+    perl, perl_version = archive.unpacked("perl-doc")
+    python, python_version = archive.unpacked("python3.11-doc")
+    sections = [
+        Section(str(file), heading, text[:LONGEST_PASSAGE])
+        for folder, pattern, read in ((perl, "*.pod", pod_sections), (python, "_sources/**/*.rst.txt", rst_sections))
+        for file in sorted(folder.rglob(pattern))
+        if "/whatsnew/" not in str(file)
+        for heading, text in read(file.read_text(encoding="utf-8", errors="replace"))
+        if len(text) >= SHORTEST_SECTION and len(heading) >= 3
+    ]
+    questions = [
+        Question(section.heading, place, "test")
+        for place, section in enumerate(sections)
+        if section.heading.endswith("?") and re.search(r"/perlfaq\d\.pod$|/faq/", section.file)
+    ]
+    made_from = {"perl-doc": perl_version, "python3.11-doc": python_version}
+    return RetrievalSet("faq", made_from, [section.text for section in sections], questions)
+
+
+BUILDERS: Mapping[str, Callable[[Archive], RetrievalSet]] = {
+    "debian": debian,
+    "debian_de": partial(debian_translated, language="de"),
+    "debian_fr": partial(debian_translated, language="fr"),
+    "faq": faq,
+    "manuals": manuals,
+}
 
 
 def main() -> None:
