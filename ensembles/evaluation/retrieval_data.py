@@ -1,6 +1,6 @@
 """Real question-and-passage sets, made from Debian's own texts: package descriptions, manuals and FAQ.
 
-    python ensembles/evaluation/retrieval_data.py FOLDER [--sets NAME...]
+    PYTHONPATH=ensembles python -m evaluation.retrieval_data FOLDER [--sets NAME...]
 
 Needs Debian 12 with its package sources, `apt-get`, `apt-helper` and `dpkg-deb`; no rights, nothing is installed.
 Writes one JSON file per set below FOLDER and keeps what it downloaded in FOLDER/apt, so that a second run makes the
@@ -30,7 +30,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Literal
 
-from faq_sections import pod_sections, rst_sections
+from evaluation.faq_sections import pod_sections, rst_sections
 
 __all__ = ["Question", "RetrievalSet", "build", "read_set"]
 
