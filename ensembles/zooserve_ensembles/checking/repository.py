@@ -1,0 +1,258 @@
+"""A Triton repository as it lies on disk: every folder, every configuration with its lines, every version.
+
+Reading never raises for what a repository may hold; what cannot be read is a finding.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tritonclient.grpc import model_config_pb2
+
+from zooserve_ensembles.backends import ENSEMBLE, PLATFORMS, backend_of_file
+from zooserve_ensembles.checking.findings import Place
+from zooserve_ensembles.checking.onnx_file import Graph, NotOnnx, read_graph
+from zooserve_ensembles.checking.pbtxt import Block, Step
+
+__all__ = ["Config", "Contract", "Model", "Repository", "Source", "Tensor", "dtype_name"]
+
+Config = Any  # model_config_pb2.ModelConfig: the generated module brings no types
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor as a model declares it. `dims` is without the batch; None where only the weights' file tells it."""
+
+    name: str
+    dtype: str
+    dims: tuple[int, ...] | None
+    batched: bool
+    optional: bool
+    place: Place
+
+    @property
+    def kind(self) -> str:
+        """Type and shape, such as `FP32 [-1, 384]`."""
+        return f"{self.dtype} {list(self.dims)}" if self.dims is not None else self.dtype
+
+    def fits(self, other: "Tensor") -> bool:
+        """Whether Triton lets one feed the other: shapes equal without the batch, or with it; -1 fits anything."""
+        if self.dims is None or other.dims is None:
+            return True
+        return fitting(self.dims, other.dims) or fitting(self.full, other.full)
+
+    @property
+    def full(self) -> tuple[int, ...]:
+        """The shape with the batch."""
+        return (-1, *(self.dims or ())) if self.batched else self.dims or ()
+
+
+@dataclass(frozen=True)
+class Contract:
+    """A model's inputs or outputs by name. `open` where Triton may find more of them than we can read."""
+
+    tensors: Mapping[str, Tensor]
+    open: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """A configuration file with its lines."""
+
+    file: Path
+    block: Block = Block()
+
+    def place(self, *path: Step) -> Place:
+        """Where the field at `path` stands, or the nearest one around it."""
+        return Place(self.file, self.block.line(path) or (1 if self.file.suffix == ".pbtxt" else 0))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A hardware variant: configs/<name>.pbtxt."""
+
+    config: Config
+    source: Source
+
+
+@dataclass(frozen=True)
+class Model:
+    """One folder of the repository that Triton takes for a model."""
+
+    folder: Path
+    config: Config
+    source: Source
+    text: str
+    versions: tuple[int, ...]
+    variants: tuple[Variant, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its folder's name, which its configuration must repeat."""
+        return self.folder.name
+
+    @property
+    def has_config(self) -> bool:
+        """Whether it has a configuration file at all."""
+        return self.source.file.suffix == ".pbtxt"
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether it is wired from other models."""
+        return bool(self.config.platform == ENSEMBLE or self.config.HasField("ensemble_scheduling"))
+
+    @cached_property
+    def backend(self) -> str:
+        """The backend that Triton takes for it; empty where nothing tells."""
+        if self.is_ensemble:
+            return ENSEMBLE
+        named = self.config.backend or PLATFORMS.get(self.config.platform, "")
+        if named or self.config.platform:
+            return str(named)
+        # Triton's last resort is a name of the form name.backend.
+        return self._deduced_backend or self.name.rpartition(".")[2] * ("." in self.name)
+
+    @cached_property
+    def _deduced_backend(self) -> str:
+        found = (backend_of_file(self.files(version)) for version in self.versions)
+        return next((backend for backend in found if backend), "")
+
+    @property
+    def batched(self) -> bool:
+        """Whether Triton puts a batch before its dimensions."""
+        return bool(self.config.max_batch_size > 0)
+
+    @cached_property
+    def served(self) -> tuple[int, ...]:
+        """The versions that its policy loads: the latest one where it has none."""
+        policy = self.config.version_policy
+        if policy.HasField("all"):
+            return self.versions
+        if policy.HasField("specific"):
+            return tuple(version for version in self.versions if version in policy.specific.versions)
+        return self.versions[-max(policy.latest.num_versions, 1) :]
+
+    def files(self, version: int) -> tuple[str, ...]:
+        """The names in a version's folder, sorted."""
+        try:
+            return tuple(sorted(path.name for path in self.version_folder(version).iterdir()))
+        except OSError:
+            return ()
+
+    def version_folder(self, version: int) -> Path:
+        """Where a version's files lie."""
+        return self.folder / str(version)
+
+    @cached_property
+    def inputs(self) -> Contract:
+        """What it takes."""
+        return self._contract("input")
+
+    @cached_property
+    def outputs(self) -> Contract:
+        """What it gives."""
+        return self._contract("output")
+
+    def graph(self, version: int) -> Graph | None:
+        """The ONNX graph of a version; None where it is no ONNX model, or its file cannot be read."""
+        return self._graphs.get(version)
+
+    @cached_property
+    def _graphs(self) -> Mapping[int, Graph]:
+        return dict(_graphs(self))
+
+    @property
+    def weights(self) -> str:
+        """The file name that the configuration asks for, empty where it leaves that to the backend."""
+        return str(self.config.default_model_filename)
+
+    def _contract(self, side: str) -> Contract:
+        declared = list(getattr(self.config, side))
+        tensors = {
+            entry.name: Tensor(
+                entry.name,
+                dtype_name(entry.data_type),
+                tuple(entry.dims),
+                self.batched,
+                bool(getattr(entry, "optional", False)),
+                self.source.place((side, index)),
+            )
+            for index, entry in enumerate(declared)
+        }
+        if self.is_ensemble:
+            return Contract(tensors)
+        if not declared:
+            return self._completed(side)
+        return Contract(tensors, open=self._completes_itself)
+
+    def _completed(self, side: str) -> Contract:
+        graph = self.graph(self.served[-1]) if self.served else None
+        if graph is None:
+            return Contract({}, open=True)
+        found = graph.inputs if side == "input" else graph.outputs
+        place = self.source.place()
+        return Contract({each.name: Tensor(each.name, each.dtype, None, False, False, place) for each in found})  # noqa: FBT003
+
+    @cached_property
+    def _completes_itself(self) -> bool:
+        if self.backend != "python":
+            return False
+        files = [self.version_folder(version) / (self.weights or "model.py") for version in self.served]
+        return any("auto_complete_config" in _text_of(file) for file in files)
+
+
+@dataclass(frozen=True)
+class Repository:
+    """The models that could be read, and the names of those that could not."""
+
+    root: Path
+    models: Mapping[str, Model]
+    unreadable: frozenset[str] = frozenset()
+    is_house: bool = False
+    """Whether it is our zoo, whose models keep more rules than Triton's."""
+
+    @property
+    def ensembles(self) -> Sequence[Model]:
+        """The models that are wired from others."""
+        return [model for model in self.models.values() if model.is_ensemble]
+
+    @property
+    def stages(self) -> Sequence[Model]:
+        """The models that run by themselves."""
+        return [model for model in self.models.values() if not model.is_ensemble]
+
+    def users(self, name: str) -> Iterator[tuple[Model, int]]:
+        """Every ensemble's step that runs the model of this name."""
+        for ensemble in self.ensembles:
+            for index, step in enumerate(ensemble.config.ensemble_scheduling.step):
+                if step.model_name == name:
+                    yield ensemble, index
+
+
+def fitting(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether two shapes may be the same: a size of -1 is only known at run time."""
+    return len(one) == len(other) and all(a == b or -1 in (a, b) for a, b in zip(one, other, strict=True))
+
+
+def dtype_name(number: int) -> str:
+    """A tensor type as it is written in a configuration, without its prefix."""
+    return str(model_config_pb2.DataType.Name(number)).removeprefix("TYPE_")
+
+
+def _graphs(model: Model) -> Iterator[tuple[int, Graph]]:
+    if model.backend != "onnxruntime":
+        return
+    for version in model.versions:
+        try:
+            yield version, read_graph(model.version_folder(version) / (model.weights or "model.onnx"))
+        except (NotOnnx, OSError):
+            continue
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
