@@ -24,7 +24,11 @@ def _deferred(module: str, function: str = "build") -> Build:
 RECIPES: Mapping[str, Build] = {
     "chat_template": _deferred("chat", "build_template"),
     "chat_tokenizer": _deferred("chat"),
+    "file_type_labels": _deferred("file_type"),
     "injection_head": _deferred("injection_head"),
+    "language_automaton": _deferred("language", "build_automaton"),
+    "language_graph": _deferred("language"),
+    "language_labels": _deferred("language", "build_labels"),
     "sentence_encoder": _deferred("sentence_encoder"),
     "toxicity_graph": _deferred("toxicity"),
     "toxicity_vocabulary": _deferred("toxicity_vocabulary"),

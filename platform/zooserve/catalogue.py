@@ -6,7 +6,7 @@ A bad file fails at load, naming the line and the field.
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,6 +18,7 @@ __all__ = [
     "ChunkTokens",
     "Limits",
     "LongText",
+    "Modality",
     "Model",
     "ModelNotEnabled",
     "SloClass",
@@ -29,6 +30,7 @@ __all__ = [
 
 Task = Literal["embed", "rerank", "classify", "rag_query", "chat"]
 SloClass = Literal["interactive", "bulk"]
+Modality = Literal["text", "image", "file"]
 
 
 _LONGEST_NAME = 100
@@ -64,7 +66,10 @@ class Limits(_Entry):
     """What one request may bring."""
 
     max_tokens: Annotated[int, Field(gt=0)]
-    """Tokens of one text, special tokens counted: for chat, prompt and answer together."""
+    """Tokens of one text, special tokens counted: for chat, prompt and answer together.
+
+    For an image or a file: what each counts for in admission.
+    """
     max_items: Annotated[int, Field(gt=0)] = 1
     """Texts of one request (documents, for rerank)."""
     max_request_tokens: Annotated[int, Field(gt=0)] = 300_000
@@ -110,6 +115,8 @@ class Model(_Entry):
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
     task: Task
+    modality: Modality = "text"
+    """Classify: what it takes. An image or a file is a content part here, and bytes in Triton."""
     runs_on: Literal["zoo", "leaf"]
     triton: Mapping[SloClass, str]
     """The Triton model per SLO class: an ensemble in the zoo, a decoupled model on the leaf."""
@@ -138,6 +145,10 @@ class Model(_Entry):
     """Embed: takes longer texts where the request says `long_text: "mean"`; without this none may."""
     dimensions: int | None = None
     labels: tuple[str, ...] = ()
+    labels_file: str | None = None
+    """The labels, a line each, in a file relative to the model repository, where they come with the weights."""
+    exclusive: bool = False
+    """Classify: one label is true, so that the probabilities add up to 1; else each is its own."""
     kv_bytes_per_token: int | None = None
     kv_budget_tokens: int | None = None
     """Chat: prompt and granted answer tokens that may be in flight on the leaf."""
@@ -149,8 +160,10 @@ class Model(_Entry):
     def _is_whole(self) -> Self:
         if "interactive" not in self.triton:
             raise ValueError("triton needs an `interactive` model")
-        if self.task == "classify" and not self.labels:
-            raise ValueError("a classify model needs `labels`")
+        if self.task == "classify" and not (self.labels or self.labels_file):
+            raise ValueError("a classify model needs `labels` or a `labels_file`")
+        if self.task != "classify" and self.modality != "text":
+            raise ValueError(f"a model of task {self.task} takes text; only classify models take anything else")
         if self.task in ("embed", "rag_query") and self.dimensions is None:
             raise ValueError(f"a model of task {self.task} needs `dimensions`")
         if self.long_text is not None and self.task != "embed":
@@ -215,6 +228,10 @@ class Catalogue:
             raise ModelNotEnabled(wanted, model)
         raise UnknownModel(wanted, _nearest(name, self.names()))
 
+    def labelled(self, repository: Path) -> "Catalogue":
+        """The same with the labels of their files; a model whose file is not there has none, and is not ready."""
+        return replace(self, models=tuple(_labelled(model, repository) for model in self.models))
+
     def enabling(self, wanted: str) -> "Catalogue":
         """The same models, enabled as ZOOSERVE_MODELS says: a list of names with commas, `default` or `all` among them.
 
@@ -236,6 +253,16 @@ class Catalogue:
             models=tuple(model for model in everything if model in chosen),
             disabled=tuple(model for model in everything if model not in chosen),
         )
+
+
+def _labelled(model: Model, repository: Path) -> Model:
+    if model.labels_file is None:
+        return model
+    try:
+        labels = tuple((repository / model.labels_file).read_text(encoding="utf-8").split())
+    except (OSError, UnicodeDecodeError):
+        return model
+    return model.model_copy(update={"labels": labels})
 
 
 def _named(name: str, models: Iterable[Model]) -> Model | None:

@@ -1,6 +1,15 @@
 """The zoo's pipelines, one family a module; what is listed here is rendered, drawn and checked."""
 
-from zooserve_ensembles.families import classify, embed, rag_query, rerank
+from zooserve_ensembles.families import (
+    classify,
+    embed,
+    file_type,
+    injection,
+    language,
+    nsfw,
+    rag_query,
+    rerank,
+)
 
 __all__ = ["FAMILIES"]
 
@@ -9,4 +18,8 @@ FAMILIES = (
     rerank.FAMILY,
     classify.FAMILY,
     rag_query.FAMILY,
+    language.FAMILY,
+    injection.FAMILY,
+    file_type.FAMILY,
+    nsfw.FAMILY,
 )

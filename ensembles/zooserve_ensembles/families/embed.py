@@ -36,10 +36,10 @@ def embedding(
     )
 
 
-TOKENIZER = tokenizer("embed_tokenizer", "embed and rag_query")
+TOKENIZER = tokenizer("embed_tokenizer", "embed and injection")
 ENCODER = encoder(
     "embed_encoder",
-    "Second stage of embed and rag_query: token ids to a unit vector and to raw token vectors "
+    "Second stage of embed, injection and rag_query: token ids to a unit vector and to raw token vectors "
     "(all-MiniLM-L6-v2, fp32).",
     outputs=VECTORS,
 )

@@ -19,8 +19,9 @@ TOKENIZED = edges("input_ids", "attention_mask", "tokens")
 SPECIAL_TOKENS = 2
 RUN_ELEMENTS: Mapping[SloClass, tuple[int, str]] = {
     SloClass.INTERACTIVE: (
-        4096,
-        "16 x 256 tokens a run: a whole batch of 64 x 256 left 1,040 MB in this process for good, and is no faster.",
+        2048,
+        "8 x 256 tokens a run, and a run for each core: a whole batch of 64 x 256 left 1,040 MB in this process for "
+        "good, and is no faster.",
     ),
     SloClass.BULK: (
         512,
@@ -28,6 +29,8 @@ RUN_ELEMENTS: Mapping[SloClass, tuple[int, str]] = {
         "which others get a turn.",
     ),
 }
+THREADS: Mapping[SloClass, int] = {SloClass.INTERACTIVE: 0, SloClass.BULK: 1}
+"""Of a run by itself: a single interactive text is quicker by all cores; bulk comes in many rows."""
 MAX_WAITING = 1024
 
 
@@ -81,6 +84,8 @@ def encoder(
 ) -> Member:
     """A later stage: token ids through an ONNX graph, on a GPU by the variant `gpu`."""
     budget, reason = RUN_ELEMENTS[slo_class]
+    side_by_side = {"side_by_side": "0"}
+    mask = {"mask_input": MASK.name} if MASK in inputs else {}
     member = Member(
         name=name,
         summary=summary,
@@ -89,10 +94,10 @@ def encoder(
         outputs=outputs,
         buckets=buckets,
         ragged=True,
-        threads=0,
+        threads=THREADS[slo_class],
         niceness=NICENESS[slo_class],
         run_elements=run_elements or budget,
-        parameters=parameters or {},
+        parameters={**side_by_side, **mask, **(parameters or {})},
         response_cache=response_cache,
         warmups=tuple(
             Warmup(f"bucket_{bucket}", tuple(zeros(tensor, bucket) for tensor in inputs)) for bucket in buckets
@@ -101,6 +106,8 @@ def encoder(
             "input": "Ragged: the batcher otherwise joins only neighbours in the queue of equal length. The backend "
             "groups them by bucket.",
             "niceness" if NICENESS[slo_class] else "run_elements": reason,
+            "side_by_side": "A thread a slice: threads that share a run wait for each other at every operator.",
+            "mask_input": "Columns that are padding in every row of a run are left out of it.",
         },
     )
     return replace(member, variants={"gpu": _on_gpu(member)})
@@ -151,6 +158,7 @@ def _on_gpu(member: Member) -> Member:
         threads=None,
         niceness=0,
         run_elements=None,
+        parameters={},
         reasons={},
     )
 
