@@ -189,12 +189,16 @@ def _wanted(pipeline: Pipeline) -> Iterator[tuple[str, str, Tensor]]:
 
 
 def _cycle_faults(pipeline: Pipeline) -> Iterator[str]:
-    giver = {edge: step.model.name for step in pipeline.steps for edge in step.gives.values()}
-    graph = {step.model.name: {giver[edge] for edge in step.takes.values() if edge in giver} for step in pipeline.steps}
+    # By number: a pipeline may have the same model twice.
+    giver = {edge: number for number, step in enumerate(pipeline.steps) for edge in step.gives.values()}
+    graph = {
+        number: {giver[edge] for edge in step.takes.values() if edge in giver}
+        for number, step in enumerate(pipeline.steps)
+    }
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as exc:
-        yield f"a cycle: {' -> '.join(exc.args[1])}"
+        yield f"a cycle: {' -> '.join(pipeline.steps[number].model.name for number in exc.args[1])}"
 
 
 def _same_shape(one: Sequence[int], other: Sequence[int]) -> bool:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection
 from difflib import get_close_matches
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,14 @@ __all__ = ["app"]
 app = typer.Typer(
     help="Look at the pipelines of a Triton repository without a server.", no_args_is_help=True, rich_markup_mode=None
 )
+
+
+class Form(StrEnum):
+    """What a drawing is made with."""
+
+    MERMAID = "mermaid"
+    SVG = "svg"
+
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
@@ -48,27 +57,49 @@ def render(
         bool, typer.Option("--check", help="Only tell what differs; exit code 1 if anything does.")
     ] = False,
 ) -> None:
-    """Write the zoo's configurations that follow from the definitions in zooserve_ensembles/families."""
-    from zooserve_ensembles.rendering import difference, orphans, rendered_files, written
+    """Write what follows from zooserve_ensembles/families: configurations, and the drawings in docs/ensembles.md."""
+    from zooserve_ensembles.rendering import difference, orphans, written
 
     root = Settings().resolved().zoo_repository
-    files = rendered_files()
-    for name in names or ():
-        _known(name, {path.parts[0] for path in files}, "generated model")
-    files = {path: content for path, content in files.items() if not names or path.parts[0] in names}
+    chosen = _rendered(root, names or [])
     left = [] if names else orphans(root)
     for name in left:
         typer.secho(f"{name} was rendered once, and no definition makes it any more: remove its folder.", fg="red")
     if not check:
-        for path in written(root, files):
-            typer.echo(f"wrote {path}")
+        for folder, files in chosen.items():
+            for path in written(folder, files):
+                typer.echo(f"wrote {path}")
         return
-    if found := difference(root, files):
+    if found := "".join(difference(folder, files) for folder, files in chosen.items()):
         typer.echo(found, nl=False)
         typer.secho("Edit the definitions instead, then run `zooserve ensembles render`.", fg="red")
     if found or left:
         raise typer.Exit(1)
-    typer.echo(f"{len(files)} files are as they were rendered.")
+    typer.echo(f"{sum(map(len, chosen.values()))} files are as they were rendered.")
+
+
+@app.command()
+def draw(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The ensemble.")],
+    form: Annotated[Form, typer.Option("--format", help="What to draw with.")] = Form.MERMAID,
+    output: Annotated[Path | None, typer.Option("--output", help="A file; standard output if left out.")] = None,
+    repository: Annotated[
+        Path | None, typer.Option("--repository", metavar="DIR", help="A Triton model repository; the zoo if left out.")
+    ] = None,
+) -> None:
+    """Draw an ensemble: its steps, and what flows between them."""
+    from zooserve_ensembles.drawing import configs_of, diagram_of, mermaid, svg, zoo_configs
+
+    configs = configs_of(repository) if repository else zoo_configs(Settings().resolved().zoo_repository)
+    ensembles = [model for model, config in configs.items() if config.platform == "ensemble"]
+    if not ensembles:
+        raise typer.BadParameter(f"{repository} holds no ensemble whose configuration can be read.")
+    _known(name, ensembles, "ensemble")
+    drawing = {Form.MERMAID: mermaid, Form.SVG: svg}[form](diagram_of(configs[name], configs))
+    if output is None:
+        typer.echo(drawing, nl=False)
+    else:
+        output.write_text(drawing, encoding="utf-8")
 
 
 @app.command("list")
@@ -86,6 +117,29 @@ def list_() -> None:
         steps = " -> ".join(step.model.name for step in pipeline.steps)
         table.add_row(pipeline.name, pipeline.slo_class, steps, " ".join(map(str, pipeline.buckets)) or "-")
     Console(highlight=False).print(table)
+
+
+def _rendered(zoo: Path, names: Collection[str]) -> dict[Path, dict[Path, bytes]]:
+    """The files to write, by the folder that they are in: of those models, or of all, and then the drawings."""
+    from zooserve_ensembles.rendering import rendered_files
+
+    files = rendered_files()
+    for name in names:
+        _known(name, {path.parts[0] for path in files}, "generated model")
+    if names:
+        return {zoo: {path: content for path, content in files.items() if path.parts[0] in names}}
+    return {zoo: dict(files), **_drawn_page(zoo)}
+
+
+def _drawn_page(zoo: Path) -> dict[Path, dict[Path, bytes]]:
+    """The page of the documentation with its drawings; none where only the model repository is."""
+    from zooserve_ensembles.drawing import with_drawings, zoo_configs
+
+    page = zoo.parents[1] / "docs" / "ensembles.md"
+    if not page.is_file():
+        return {}
+    drawn = with_drawings(page.read_text(encoding="utf-8"), zoo_configs(zoo))
+    return {page.parent: {Path(page.name): drawn.encode()}}
 
 
 def _known(name: str, names: Collection[str], what: str) -> None:

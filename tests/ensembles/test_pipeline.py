@@ -69,6 +69,12 @@ def test_a_cycle_is_told_with_its_steps() -> None:
     assert "a cycle: mill -> encoder -> mill" in refusal(turn, back, outputs=())
 
 
+def test_the_same_model_may_stand_in_a_pipeline_twice() -> None:
+    again = Step(SPLITTER, takes=edges("text"), gives=edges(ids="others"))
+    pair = Model("pair", inputs=(IDS, Tensor("others", Dtype.INT64, (-1,))), outputs=(VECTOR,))
+    assert pipeline(SPLIT, again, Step(pair, takes=edges("ids", "others"), gives=edges("vector")))
+
+
 def test_an_edge_that_nobody_reads_is_told() -> None:
     assert "nobody reads ids" in refusal(SPLIT, outputs=())
 

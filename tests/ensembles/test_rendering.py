@@ -77,10 +77,6 @@ def test_a_model_that_nothing_defines_any_more_is_told(repository: Path) -> None
     assert orphans(repository, []) == ["toy_tokenizer"]
 
 
-def test_one_model_may_be_rendered_by_itself() -> None:
-    assert {path.parts[0] for path in rendered_files(names=["embed_encoder"])} == {"embed_encoder"}
-
-
 def test_a_tokenizer_of_another_kind_says_how_it_pads() -> None:
     member = tokenizer("other_tokenizer", "other", buckets=(16, 512), pad_id=1)
     text = rendered_files([Family(members=(member,))])[Path("other_tokenizer/config.pbtxt")].decode()
