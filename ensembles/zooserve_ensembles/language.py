@@ -25,7 +25,9 @@ _SOME_CHARACTERS = MAX_BYTES
 class Automaton:
     """Reads a text byte by byte; some of its states stand for a feature. Immutable."""
 
-    def __init__(self, states: npt.NDArray[np.uint32], row: npt.NDArray[np.uint32], feature: npt.NDArray[np.int32]):
+    def __init__(
+        self, states: npt.NDArray[np.uint32], row: npt.NDArray[np.uint32], feature: npt.NDArray[np.int32]
+    ) -> None:
         # Plain integers: a numpy scalar per byte would cost ten times as much.
         self._next = array("I", states.astype(np.uint32).tobytes())
         self._offset = (row.astype(np.int64) * 256).tolist()
