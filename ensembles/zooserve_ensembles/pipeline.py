@@ -154,11 +154,18 @@ def _limit_faults(pipeline: Pipeline, step: Step) -> Iterator[str]:
     model = step.model
     if pipeline.max_batch_size > model.max_batch_size:
         yield f"max_batch_size {pipeline.max_batch_size} is above {model.name}'s {model.max_batch_size}"
-    if model.max_queue_size and not set(step.takes.values()) <= {tensor.name for tensor in pipeline.inputs}:
+    if model.max_queue_size and not _is_first(pipeline, step):
         yield f"{model.name} bounds its queue behind another step, which can wedge Triton 2.51: bound the first step's"
+    elif model.max_queue_size and sum(_is_first(pipeline, other) for other in pipeline.steps) > 1:
+        yield f"{model.name} bounds its queue beside another first step: a full queue ends Triton 2.51, or is not told"
     cold = sorted(set(pipeline.buckets) - set(model.buckets))
     if cold and model.buckets:
         yield f"{model.name} is not warmed at {', '.join(map(str, cold))}"
+
+
+def _is_first(pipeline: Pipeline, step: Step) -> bool:
+    """Whether a step takes only what comes from outside."""
+    return {tensor.name for tensor in pipeline.inputs}.issuperset(step.takes.values())
 
 
 def _given(pipeline: Pipeline) -> tuple[dict[str, Tensor], list[str]]:

@@ -70,9 +70,11 @@ def test_a_cycle_is_told_with_its_steps() -> None:
 
 
 def test_the_same_model_may_stand_in_a_pipeline_twice() -> None:
-    again = Step(SPLITTER, takes=edges("text"), gives=edges(ids="others"))
+    unbounded = replace(SPLITTER, max_queue_size=0)
+    first = replace(SPLIT, model=unbounded)
+    again = Step(unbounded, takes=edges("text"), gives=edges(ids="others"))
     pair = Model("pair", inputs=(IDS, Tensor("others", Dtype.INT64, (-1,))), outputs=(VECTOR,))
-    assert pipeline(SPLIT, again, Step(pair, takes=edges("ids", "others"), gives=edges("vector")))
+    assert pipeline(first, again, Step(pair, takes=edges("ids", "others"), gives=edges("vector")))
 
 
 def test_an_edge_that_nobody_reads_is_told() -> None:
@@ -106,6 +108,11 @@ def test_a_batch_may_not_be_larger_than_a_member_takes() -> None:
 def test_a_queue_is_bounded_at_the_entry_only() -> None:
     bounded = replace(ENCODE, model=replace(ENCODER, max_queue_size=8))
     assert "encoder bounds its queue behind another step" in refusal(SPLIT, bounded)
+
+
+def test_a_queue_is_bounded_at_no_entry_if_there_are_two() -> None:
+    beside = Step(Model("reader", inputs=(TEXT,), outputs=(VECTOR,)), takes=edges("text"), gives=edges("vector"))
+    assert "splitter bounds its queue beside another first step" in refusal(SPLIT, beside, outputs=(VECTOR, IDS))
 
 
 def test_a_bucket_that_a_member_does_not_warm_is_named() -> None:
