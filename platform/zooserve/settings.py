@@ -24,6 +24,8 @@ class TritonSettings(BaseModel):
     """Loading and warming every bucket of every stage on two busy cores takes tens of seconds."""
     stop_timeout_s: float = 15.0
     """How long requests in flight may finish before the server is killed."""
+    response_cache_bytes: Annotated[int, Field(ge=0)] = 0
+    """Memory for answers to repeated requests (`response_cache` in a model's configuration); 0 keeps none."""
 
 
 class RouterSettings(BaseModel):

@@ -13,7 +13,7 @@ from zooserve.settings import Settings, TritonSettings
 from zooserve.triton.installation import Installation
 from zooserve.triton.reach import wanted_models
 from zooserve.triton.server import Addresses, TritonServer
-from zooserve.triton.watch import Probe, Watch, chat_probe, text_probe
+from zooserve.triton.watch import Probe, Watch, chat_probe, content_probe, text_probe
 from zooserve_cli.router_process import RouterProcess
 from zooserve_router.serve import RayPorts
 
@@ -105,7 +105,13 @@ def _triton(
         folder.log_file(name),
         shm_prefix=prefix_of(folder.root),
         models=wanted_models(repository, catalogue),
+        arguments=_cache_arguments(triton.response_cache_bytes),
     )
+
+
+def _cache_arguments(size_bytes: int) -> tuple[str, ...]:
+    """Triton's local cache, one for all models of the server; a model's own switch does nothing without it."""
+    return (f"--cache-config=local,size={size_bytes}",) if size_bytes else ()
 
 
 def _probes(catalogue: Catalogue, runs_on: str) -> list[Probe]:
@@ -116,5 +122,7 @@ def _probes(catalogue: Catalogue, runs_on: str) -> list[Probe]:
 def _probe(model: Model, triton: str) -> Probe:
     if model.task == "chat":
         return chat_probe(triton)
+    if model.modality != "text":
+        return content_probe(triton, model.modality)
     # Row 0 of a rerank request is the query.
     return text_probe(triton, rows=2 if model.task == "rerank" else 1)

@@ -46,7 +46,10 @@ class Addresses:
 
 
 class TritonServer:
-    """A tritonserver child process over one model repository; it loads `models`, by default all that are there."""
+    """A tritonserver child process over one model repository; it loads `models`, by default all that are there.
+
+    `arguments` are added to its command line.
+    """
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class TritonServer:
         log_file: Path,
         shm_prefix: str = "zooserve-",
         models: Sequence[str] = ("*",),
+        arguments: Sequence[str] = (),
     ) -> None:
         self.name = name
         self.addresses = addresses
@@ -64,6 +68,7 @@ class TritonServer:
         self._installation = installation
         self._repository = repository
         self._models = tuple(models)
+        self._arguments = tuple(arguments)
         self._shm_prefix = f"{shm_prefix}{name}-{addresses.http_port}-"
 
     @property
@@ -104,6 +109,7 @@ class TritonServer:
             # After Triton's own 30 s a stub that starts slowly on a busy machine is given up, and the server then waits
             # for ever for the end of this stub that has meanwhile started (seen in wait4 under StubLauncher::Launch).
             f"--backend-config=python,stub-timeout-seconds={_STUB_START_S}",
+            *self._arguments,
         ]
 
     def start(self) -> None:
