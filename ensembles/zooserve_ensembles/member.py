@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 
-from zooserve_ensembles.pipeline import Dtype, Model, SloClass, Tensor
+from zooserve.catalogue import SloClass
+from zooserve_ensembles.pipeline import Dtype, Model, Tensor
 
 __all__ = ["NICENESS", "Member", "Warmup", "WarmupInput", "text_of", "zeros"]
 
-NICENESS: Mapping[SloClass, int] = {SloClass.INTERACTIVE: 0, SloClass.BULK: 10}
+NICENESS: Mapping[SloClass, int] = {"interactive": 0, "bulk": 10}
 """How far each class stands back for others at the cores."""
 
 PHRASE = "what keeps a set of texts in one batch while the model is busy"

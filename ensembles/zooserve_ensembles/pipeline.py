@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 
+from zooserve.catalogue import SloClass
+
 __all__ = [
     "MAX_ROWS",
     "BadDefinition",
@@ -15,7 +17,6 @@ __all__ = [
     "Edges",
     "Model",
     "Pipeline",
-    "SloClass",
     "Step",
     "Tensor",
     "edges",
@@ -42,13 +43,6 @@ class Dtype(StrEnum):
     FP16 = "FP16"
     FP32 = "FP32"
     STRING = "STRING"
-
-
-class SloClass(StrEnum):
-    """What a pipeline promises: answers soon, or much work in the end."""
-
-    INTERACTIVE = "interactive"
-    BULK = "bulk"
 
 
 @dataclass(frozen=True)
@@ -104,7 +98,7 @@ class Pipeline:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     steps: tuple[Step, ...]
-    slo_class: SloClass = SloClass.INTERACTIVE
+    slo_class: SloClass = "interactive"
     max_batch_size: int = MAX_ROWS
     buckets: tuple[int, ...] = ()
 
@@ -115,7 +109,7 @@ class Pipeline:
             raise BadDefinition(f"pipeline {self.name}: " + "; ".join(faults))
 
 
-def edges(*same: str, **renamed: str) -> Edges:
+def edges(*same: str, **renamed: str) -> dict[str, str]:
     """Tensors whose edge has the same name, then those whose edge has another: tensor="edge"."""
     return {name: name for name in same} | renamed
 

@@ -1,9 +1,10 @@
 """Text to a sentence vector: `embed`, and `embed_bulk` with queues of its own."""
 
+from zooserve.catalogue import SloClass
 from zooserve_ensembles.families.transformer import TEXT, TOKENIZED, TOKENS, encoder, tokenizer
 from zooserve_ensembles.family import Family
 from zooserve_ensembles.member import Member
-from zooserve_ensembles.pipeline import Dtype, Pipeline, SloClass, Step, Tensor, edges
+from zooserve_ensembles.pipeline import Dtype, Pipeline, Step, Tensor, edges
 
 __all__ = ["ENCODER", "FAMILY", "TOKENIZER", "VECTORS", "embedding"]
 
@@ -19,7 +20,7 @@ def embedding(
     encoder: Member,
     *,
     width: int = 384,
-    slo_class: SloClass = SloClass.INTERACTIVE,
+    slo_class: SloClass = "interactive",
 ) -> Pipeline:
     """Text to the `sentence_embedding` of an encoder, under the name `embedding`."""
     return Pipeline(
@@ -50,15 +51,15 @@ FAMILY = Family(
         embedding(
             "embed_bulk",
             f"{SUMMARY} Bulk traffic, in queues of its own.",
-            tokenizer("embed_bulk_tokenizer", "embed_bulk", slo_class=SloClass.BULK),
+            tokenizer("embed_bulk_tokenizer", "embed_bulk", slo_class="bulk"),
             encoder(
                 "embed_bulk_encoder",
                 "Second stage of embed_bulk: token ids to a unit vector and to raw token vectors "
                 "(all-MiniLM-L6-v2, fp32).",
                 outputs=VECTORS,
-                slo_class=SloClass.BULK,
+                slo_class="bulk",
             ),
-            slo_class=SloClass.BULK,
+            slo_class="bulk",
         ),
     )
 )

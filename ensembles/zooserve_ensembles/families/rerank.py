@@ -1,9 +1,10 @@
 """A query and its documents to scores by late interaction: `rerank`, and `rerank_bulk` with queues of its own."""
 
+from zooserve.catalogue import SloClass
 from zooserve_ensembles.families.embed import VECTORS
 from zooserve_ensembles.families.transformer import TEXT, TOKENIZED, TOKENS, encoder, late_interaction, tokenizer
 from zooserve_ensembles.family import Family
-from zooserve_ensembles.pipeline import Dtype, Pipeline, SloClass, Step, Tensor, edges
+from zooserve_ensembles.pipeline import Dtype, Pipeline, Step, Tensor, edges
 
 __all__ = ["FAMILY"]
 
@@ -44,7 +45,7 @@ def _late_interaction(name: str, summary: str, slo_class: SloClass) -> Pipeline:
 
 FAMILY = Family(
     pipelines=(
-        _late_interaction("rerank", SUMMARY, SloClass.INTERACTIVE),
-        _late_interaction("rerank_bulk", f"{SUMMARY} Bulk traffic, in queues of its own.", SloClass.BULK),
+        _late_interaction("rerank", SUMMARY, "interactive"),
+        _late_interaction("rerank_bulk", f"{SUMMARY} Bulk traffic, in queues of its own.", "bulk"),
     )
 )

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from zooserve.catalogue import SloClass
 from zooserve_ensembles.buckets import BUCKETS
 from zooserve_ensembles.member import NICENESS, Member, Warmup, text_of, zeros
-from zooserve_ensembles.pipeline import Dtype, SloClass, Tensor, edges
+from zooserve_ensembles.pipeline import Dtype, Tensor, edges
 
 __all__ = ["IDS", "MASK", "TEXT", "TOKENIZED", "TOKENS", "encoder", "late_interaction", "tokenizer"]
 
@@ -18,18 +19,18 @@ TOKENIZED = edges("input_ids", "attention_mask", "tokens")
 
 SPECIAL_TOKENS = 2
 RUN_ELEMENTS: Mapping[SloClass, tuple[int, str]] = {
-    SloClass.INTERACTIVE: (
+    "interactive": (
         2048,
         "8 x 256 tokens a run, and a run for each core: a whole batch of 64 x 256 left 1,040 MB in this process for "
         "good, and is no faster.",
     ),
-    SloClass.BULK: (
+    "bulk": (
         512,
         "Bulk yields the cores to interactive traffic: a lower priority, and runs of 512 tokens (8 x 64), between "
         "which others get a turn.",
     ),
 }
-THREADS: Mapping[SloClass, int] = {SloClass.INTERACTIVE: 0, SloClass.BULK: 1}
+THREADS: Mapping[SloClass, int] = {"interactive": 0, "bulk": 1}
 """Of a run by itself: a single interactive text is quicker by all cores; bulk comes in many rows."""
 MAX_WAITING = 1024
 
@@ -38,7 +39,7 @@ def tokenizer(
     name: str,
     of: str,
     *,
-    slo_class: SloClass = SloClass.INTERACTIVE,
+    slo_class: SloClass = "interactive",
     buckets: tuple[int, ...] = BUCKETS,
     pad_id: int = 0,
     response_cache: bool = False,
@@ -76,7 +77,7 @@ def encoder(
     *,
     outputs: tuple[Tensor, ...],
     inputs: tuple[Tensor, ...] = (IDS, MASK),
-    slo_class: SloClass = SloClass.INTERACTIVE,
+    slo_class: SloClass = "interactive",
     buckets: tuple[int, ...] = BUCKETS,
     run_elements: int | None = None,
     response_cache: bool = False,
@@ -117,7 +118,7 @@ def late_interaction(
     name: str,
     of: str,
     *,
-    slo_class: SloClass = SloClass.INTERACTIVE,
+    slo_class: SloClass = "interactive",
     buckets: tuple[int, ...] = BUCKETS,
     width: int = 384,
 ) -> Member:
