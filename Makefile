@@ -46,7 +46,7 @@ layers: $(VENV)/.dev
 
 generated: $(VENV)/.dev
 	@$(BIN)/zooserve ensembles render --check
-	@$(BIN)/python -m zooserve_ensembles.check model_repository/zoo
+	@$(BIN)/zooserve ensembles check
 
 format: $(VENV)/.dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

@@ -18,6 +18,13 @@ app = typer.Typer(
 )
 
 
+class Target(StrEnum):
+    """Which Triton is to serve a repository: the one of the wheel, or NVIDIA's container."""
+
+    EMBEDDED = "embedded"
+    CONTAINER = "container"
+
+
 class Form(StrEnum):
     """What a drawing is made with."""
 
@@ -35,11 +42,17 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail the check too.")] = False,
+    target: Annotated[
+        Target | None, typer.Option("--target", help="The Triton that is to serve it; embedded for the zoo.")
+    ] = None,
 ) -> None:
-    """Hold every configuration and every edge of a repository against each other; exit code 1 on a fault."""
-    from zooserve_ensembles.checking import check_repository
+    """Hold every configuration, every edge and every file of a Triton repository against each other.
 
-    report = check_repository(directory or Settings().resolved().zoo_repository)
+    Exit code 1 if anything is wrong. docs/checking.md lists the rules.
+    """
+    from zooserve_cli.repository_check import checked
+
+    report = checked(Settings().resolved(), directory, target)
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=1))
     else:

@@ -5,6 +5,7 @@ findings.
 """
 
 from zooserve_ensembles.checking.findings import Finding, Place, Report, Rule, Severity
-from zooserve_ensembles.checking.inspection import check_repository
+from zooserve_ensembles.checking.inspection import ALL_RULES, check_repository
+from zooserve_ensembles.checking.repository import Target
 
-__all__ = ["Finding", "Place", "Report", "Rule", "Severity", "check_repository"]
+__all__ = ["ALL_RULES", "Finding", "Place", "Report", "Rule", "Severity", "Target", "check_repository"]

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 
 from zooserve_ensembles.checking.findings import Finding, Rule, Severity
 from zooserve_ensembles.checking.repository import Config, Model, Repository, Source, fitting
-from zooserve_ensembles.checking.wiring import INPUT, OUTPUT, End, Wiring, wire
+from zooserve_ensembles.checking.wiring import End, Wiring, wire
 
 __all__ = ["RULES", "batching_findings"]
 
 ABOVE_MEMBER = Rule(
-    "batch-above-member", Severity.ERROR, "An ensemble's max_batch_size is above a member's, in config.pbtxt or a variant"
+    "batch-above-member",
+    Severity.ERROR,
+    "An ensemble's max_batch_size is above a member's, in config.pbtxt or a variant",
 )
 DISAGREE = Rule(
     "batch-disagreement",
@@ -56,11 +58,11 @@ def _own(config: Config, source: Source) -> Iterator[Finding]:
                 source.place("dynamic_batching", ("preferred_batch_size", index)),
                 f"preferred_batch_size {preferred} is not within 1 and max_batch_size {size}: Triton refuses the model",
             )
-    if size == 0 and not batcher.preferred_batch_size:
+    # A policy of the queue counts without batches too.
+    if size == 0 and not batcher.preferred_batch_size and not batcher.HasField("default_queue_policy"):
         yield IDLE_BATCHER.at(
             source.place("dynamic_batching"),
-            "dynamic_batching joins nothing while max_batch_size is 0: set max_batch_size, or remove it "
-            "(it then only bounds the queue)",
+            "dynamic_batching joins nothing while max_batch_size is 0: set max_batch_size, or remove it",
         )
     yield from _priorities(batcher, source)
 

@@ -84,9 +84,13 @@ def _settings(ensemble: Model) -> Iterator[Finding]:
             source.place("model_warmup"), "an ensemble with model_warmup does not load: warm its members instead"
         )
     if config.instance_group:
-        yield UNFIT.at(source.place("instance_group"), "an ensemble with instance_group does not load: its members have them")
+        yield UNFIT.at(
+            source.place("instance_group"), "an ensemble with instance_group does not load: its members have them"
+        )
     if config.HasField("optimization"):
-        yield UNFIT.at(source.place("optimization"), "an ensemble with optimization does not load: put it into its members")
+        yield UNFIT.at(
+            source.place("optimization"), "an ensemble with optimization does not load: put it into its members"
+        )
     if config.response_cache.enable:
         yield UNFIT.at(
             source.place("response_cache"),
@@ -150,7 +154,8 @@ def _edges(wiring: Wiring) -> Iterator[Finding]:
             yield UNPRODUCED_OUTPUT.at(end.place, f"no step produces the output {end.name}. {hint}".strip())
         else:
             yield UNPRODUCED.at(
-                end.place, f"{wiring.who(end)} takes {end.edge}, which nobody gives: neither a step nor an input. {hint}"
+                end.place,
+                f"{wiring.who(end)} takes {end.edge}, which nobody gives: neither a step nor an input. {hint}",
             )
     for end in wiring.givers:
         first = given[end.edge]
@@ -167,7 +172,9 @@ def _edges(wiring: Wiring) -> Iterator[Finding]:
 
 def _unread(wiring: Wiring, end: End) -> Finding:
     if end.step == INPUT:
-        return UNREAD_INPUT.at(end.place, f"no step reads the input {end.name}, so Triton refuses the ensemble: remove it")
+        return UNREAD_INPUT.at(
+            end.place, f"no step reads the input {end.name}, so Triton refuses the ensemble: remove it"
+        )
     return UNREAD.at(
         end.place,
         f"nobody reads {end.edge}, which {wiring.who(end)} gives: remove this output_map, or make it an output",

@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 
 from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
-from zooserve_ensembles.checking.repository import Config, Model, Repository, Source
-from zooserve_ensembles.checking.wiring import wire
+from zooserve_ensembles.checking.repository import Config, Repository, Source
+from zooserve_ensembles.checking.wiring import Wiring, wire
 
 __all__ = ["RULES", "queue_findings"]
 
-BOUND_BEHIND = Rule(
-    "queue-bound-behind-entry",
+BOUND = Rule(
+    "queue-bound",
     Severity.ERROR,
-    "max_queue_size on any step but an ensemble's first: behind a fan-out a full queue wedges Triton 2.51 for good",
+    "max_queue_size on a step that is not the only one to read its ensemble's inputs: a full queue behind or beside a "
+    "fan-out wedges or ends Triton 2.51",
 )
 TIMEOUT_IGNORED = Rule(
     "timeout-ignored",
@@ -20,35 +21,57 @@ TIMEOUT_IGNORED = Rule(
     "outside our zoo, where only one of the two is set",
 )
 
-RULES = (BOUND_BEHIND, TIMEOUT_IGNORED)
+RULES = (BOUND, TIMEOUT_IGNORED)
 
 
 def queue_findings(repository: Repository) -> Iterator[Finding]:
     """The queue policies of every model, in its configuration and its variants."""
     for model in repository.stages:
-        behind = list(_behind_entry(model, repository))
+        harms = list(_harms(model.name, repository, frozenset()))
         for config, source in ((model.config, model.source), *((each.config, each.source) for each in model.variants)):
             for path in _bounded(config):
-                for ensemble, place, fans_out in behind:
-                    yield BOUND_BEHIND.at(source.place(*path), _bound_told(model, ensemble, place, fans_out=fans_out))
+                for place, harm in harms:
+                    where = f"{place.file.relative_to(repository.root)}:{place.line}"
+                    yield BOUND.at(
+                        source.place(*path),
+                        f"max_queue_size of {model.name} ({where}): {harm}. Remove it; bound a step that alone reads "
+                        "the ensemble's inputs",
+                    )
             yield from _timeout(config, source, house=repository.is_house)
 
 
-def _behind_entry(model: Model, repository: Repository) -> Iterator[tuple[Model, Place, bool]]:
-    """Each ensemble that runs the model behind another step, where, and whether that ensemble fans out."""
-    for ensemble in repository.ensembles:
-        wiring = wire(ensemble, repository)
-        steps = [index for index, step in enumerate(wiring.steps) if step.model_name == model.name]
-        entries = wiring.entries()
-        late = [index for index in steps if index not in entries]
-        if late:
-            waiting = [wiring.sources(index) for index in range(len(wiring.steps))]
-            fans_out = any(sum(giver in sources for sources in waiting) > 1 for giver in range(len(waiting)))
-            yield (
-                ensemble,
-                ensemble.source.place("ensemble_scheduling", ("step", late[0]), "model_name"),
-                fans_out or len(entries) > 1,
+def _harms(name: str, repository: Repository, seen: frozenset[str]) -> Iterator[tuple[Place, str]]:
+    """Where the model runs as a step whose full queue does harm, and which; an ensemble hands its own place on."""
+    if name in seen:
+        return
+    for ensemble, index in repository.users(name):
+        if harm := _harm(wire(ensemble, repository), index):
+            yield ensemble.source.place("ensemble_scheduling", ("step", index), "model_name"), harm
+        else:
+            yield from _harms(ensemble.name, repository, seen | {name})
+
+
+def _harm(wiring: Wiring, index: int) -> str:
+    """What a full queue at this step does; empty where it only refuses."""
+    ensemble = wiring.ensemble.name
+    beside = sorted(wiring.readers() - {index})
+    if wiring.sources(index):
+        if wiring.fans_out():
+            return (
+                f"it is not the first step of {ensemble}, which fans out: a full queue there wedges Triton 2.51 for "
+                "good, and it still calls itself ready"
             )
+        return (
+            f"it is not the first step of {ensemble}: a chain as linear as this one only refuses, but with its first "
+            "fan-out a full queue there wedges Triton 2.51 for good"
+        )
+    if beside:
+        other = wiring.steps[beside[0]].model_name
+        return (
+            f"{other} reads the inputs of {ensemble} beside it: a refused request is then never answered, and Triton "
+            "2.51 may end"
+        )
+    return ""
 
 
 def _bounded(config: Config) -> Iterator[tuple[str | tuple[str, str], ...]]:
@@ -58,19 +81,6 @@ def _bounded(config: Config) -> Iterator[tuple[str | tuple[str, str], ...]]:
     for level in sorted(batcher.priority_queue_policy):
         if batcher.priority_queue_policy[level].max_queue_size:
             yield ("dynamic_batching", ("priority_queue_policy", str(level)), "value", "max_queue_size")
-
-
-def _bound_told(model: Model, ensemble: Model, place: Place, *, fans_out: bool) -> str:
-    where = f"{ensemble.name}/{place.file.name}:{place.line}"
-    harm = (
-        "when this queue is full behind a fan-out, Triton 2.51 wedges for good and still calls itself ready"
-        if fans_out
-        else "this chain is linear and only refuses, but the first fan-out added to it wedges Triton 2.51 for good"
-    )
-    return (
-        f"max_queue_size of {model.name}, which is not the first step of {ensemble.name} ({where}): {harm}. "
-        "Bound the ensemble's first step instead"
-    )
 
 
 def _timeout(config: Config, source: Source, *, house: bool) -> Iterator[Finding]:

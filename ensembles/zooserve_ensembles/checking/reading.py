@@ -10,12 +10,14 @@ from tritonclient.grpc import model_config_pb2
 
 from zooserve_ensembles.backends import backend_of_file
 from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
-from zooserve_ensembles.checking.pbtxt import Block, Unlocatable, locate
+from zooserve_ensembles.checking.locating import Block, Unlocatable, locate
 from zooserve_ensembles.checking.repository import Config, Model, Repository, Source, Variant
 
 __all__ = ["RULES", "did_you_mean", "read_repository"]
 
-NOT_A_REPOSITORY = Rule("not-a-repository", Severity.ERROR, "The folder is missing, empty, a model, or a level too high")
+NOT_A_REPOSITORY = Rule(
+    "not-a-repository", Severity.ERROR, "The folder is missing, empty, a model, or a level too high"
+)
 STRAY_FOLDER = Rule(
     "stray-folder", Severity.ERROR, "A folder without config.pbtxt and version is a model that never gets ready"
 )
@@ -29,7 +31,9 @@ TWO_SCHEDULERS = Rule(
     "Only one of dynamic_batching, sequence_batching and ensemble_scheduling can be chosen",
 )
 NO_CONFIG = Rule("no-config", Severity.NOTE, "Triton completes the configuration from the weights' file")
-NO_VERSION = Rule("no-version-folder", Severity.ERROR, "A model without a version folder is not served, an ensemble too")
+NO_VERSION = Rule(
+    "no-version-folder", Severity.ERROR, "A model without a version folder is not served, an ensemble too"
+)
 DANGLING = Rule("dangling-link", Severity.ERROR, "A link leads nowhere")
 IGNORED_VERSION = Rule("ignored-version", Severity.WARNING, "Triton ignores a folder whose name is no plain number")
 
@@ -151,7 +155,8 @@ def _folder_findings(folder: Path) -> Iterator[Finding]:
     for path in sorted(folder.iterdir()):
         if path.is_symlink() and not path.exists() and (_version(path) is not None or path.name == "config.pbtxt"):
             yield DANGLING.at(
-                Place(path), f"this link leads to {_target(path)}, which is not there: Triton loads no version of the model"
+                Place(path),
+                f"this link leads to {_target(path)}, which is not there: Triton loads no version of the model",
             )
     yield from _ignored(folder)
     if (folder / "config.pbtxt").exists() or (folder / "config.pbtxt").is_symlink():
@@ -179,8 +184,8 @@ def _stray(folder: Path) -> Finding:
         )
     return STRAY_FOLDER.at(
         place,
-        f"{folder.name} has neither config.pbtxt nor a version folder: Triton takes it for a model that never gets ready. "
-        "Add them, or move the folder out of the repository",
+        f"{folder.name} has neither config.pbtxt nor a version folder: Triton takes it for a model that never gets "
+        "ready. Add them, or move the folder out of the repository",
     )
 
 
@@ -205,7 +210,12 @@ def _read_config(file: Path) -> tuple[Config | None, Source, str, list[Finding]]
         return None, source, "", [UNREADABLE.at(Place(file, 1), f"it cannot be read: {exc.strerror or exc}")]
     text, broken = _decoded(raw)
     if broken:
-        return None, source, text, [UNREADABLE.at(Place(file, broken), "this line is not UTF-8: save the file as UTF-8")]
+        return (
+            None,
+            source,
+            text,
+            [UNREADABLE.at(Place(file, broken), "this line is not UTF-8: save the file as UTF-8")],
+        )
     source = Source(file, _located(text))
     if finding := _two_schedulers(source):
         return None, source, text, [finding]

@@ -4,7 +4,8 @@ Reading never raises for what a repository may hold; what cannot be read is a fi
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,29 @@ from tritonclient.grpc import model_config_pb2
 
 from zooserve_ensembles.backends import ENSEMBLE, PLATFORMS, backend_of_file
 from zooserve_ensembles.checking.findings import Place
+from zooserve_ensembles.checking.locating import Block, Step
 from zooserve_ensembles.checking.onnx_file import Graph, NotOnnx, read_graph
-from zooserve_ensembles.checking.pbtxt import Block, Step
 
-__all__ = ["Config", "Contract", "Model", "Repository", "Source", "Tensor", "dtype_name"]
+__all__ = [
+    "Config",
+    "Contract",
+    "Model",
+    "Repository",
+    "Source",
+    "Target",
+    "Tensor",
+    "Variant",
+    "dtype_name",
+    "fitting",
+]
+
+
+class Target(StrEnum):
+    """Which Triton is to serve the repository."""
+
+    EMBEDDED = "embedded"
+    CONTAINER = "container"
+
 
 Config = Any  # model_config_pb2.ModelConfig: the generated module brings no types
 
@@ -62,7 +82,7 @@ class Source:
     """A configuration file with its lines."""
 
     file: Path
-    block: Block = Block()
+    block: Block = field(default_factory=Block)
 
     def place(self, *path: Step) -> Place:
         """Where the field at `path` stands, or the nearest one around it."""
@@ -157,11 +177,23 @@ class Model:
 
     def graph(self, version: int) -> Graph | None:
         """The ONNX graph of a version; None where it is no ONNX model, or its file cannot be read."""
-        return self._graphs.get(version)
+        opened = self.opened(version)
+        return opened if isinstance(opened, Graph) else None
+
+    def opened(self, version: int) -> Graph | NotOnnx | OSError | None:
+        """The ONNX graph of a version, or what went wrong; None where the model has another backend."""
+        return self._opened.get(version)
 
     @cached_property
-    def _graphs(self) -> Mapping[int, Graph]:
-        return dict(_graphs(self))
+    def _opened(self) -> Mapping[int, Graph | NotOnnx | OSError]:
+        if self.backend != "onnxruntime":
+            return {}
+        return {version: _opened(self.onnx_file(version)) for version in self.versions}
+
+    def onnx_file(self, version: int) -> Path:
+        """Where the ONNX model of a version is; the native backend takes a folder of that name too."""
+        file = self.version_folder(version) / (self.weights or "model.onnx")
+        return file / file.name if file.is_dir() else file
 
     @property
     def weights(self) -> str:
@@ -212,6 +244,9 @@ class Repository:
     unreadable: frozenset[str] = frozenset()
     is_house: bool = False
     """Whether it is our zoo, whose models keep more rules than Triton's."""
+    target: Target | None = None
+    fetched: frozenset[Path] = frozenset()
+    """Files that `zooserve fetch` places, relative to the root: a missing one is no fault of the repository."""
 
     @property
     def ensembles(self) -> Sequence[Model]:
@@ -241,14 +276,11 @@ def dtype_name(number: int) -> str:
     return str(model_config_pb2.DataType.Name(number)).removeprefix("TYPE_")
 
 
-def _graphs(model: Model) -> Iterator[tuple[int, Graph]]:
-    if model.backend != "onnxruntime":
-        return
-    for version in model.versions:
-        try:
-            yield version, read_graph(model.version_folder(version) / (model.weights or "model.onnx"))
-        except (NotOnnx, OSError):
-            continue
+def _opened(file: Path) -> Graph | NotOnnx | OSError:
+    try:
+        return read_graph(file)
+    except (NotOnnx, OSError) as exc:
+        return exc
 
 
 def _text_of(file: Path) -> str:

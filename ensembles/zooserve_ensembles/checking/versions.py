@@ -11,12 +11,14 @@ __all__ = ["RULES", "version_findings"]
 FLOATING = Rule(
     "floating-version",
     Severity.ERROR,
-    "A step of a released ensemble takes the latest version (-1), so that no rollback can hold; a warning where nothing "
-    "shows that the ensemble is released",
+    "A step of a released ensemble takes the latest version (-1), so that no rollback can hold; a warning where "
+    "nothing shows that the ensemble is released",
 )
 UNPINNED = Rule("version-missing", Severity.ERROR, "A step names no version, which Triton reads as version 0")
 NO_FOLDER = Rule("pinned-version-missing", Severity.ERROR, "A step pins a version that has no folder")
-EXCLUDED = Rule("pinned-version-excluded", Severity.ERROR, "The member's version_policy does not load the pinned version")
+EXCLUDED = Rule(
+    "pinned-version-excluded", Severity.ERROR, "The member's version_policy does not load the pinned version"
+)
 POLICY = Rule("policy-loads-nothing", Severity.ERROR, "A version_policy names versions that have no folder")
 
 RULES = (FLOATING, UNPINNED, NO_FOLDER, EXCLUDED, POLICY)
@@ -43,8 +45,8 @@ def _pin(ensemble: Model, index: int, member: Model, repository: Repository) -> 
         why = _released(ensemble, member, repository)
         yield FLOATING.at(
             at,
-            f"step {member.name} takes whichever version is the latest (model_version: -1): a rollback of {ensemble.name} "
-            f"would not bring its old member back{f', and {why}' if why else ''}. Pin it: model_version: {latest}",
+            f"step {member.name} takes whichever version is the latest (model_version: -1): a rollback of "
+            f"{ensemble.name} would not bring its old member back{f', and {why}' if why else ''}. Pin it: model_version: {latest}",
             Severity.ERROR if why else Severity.WARNING,
         )
     elif pinned not in member.versions:
@@ -63,8 +65,8 @@ def _pin(ensemble: Model, index: int, member: Model, repository: Repository) -> 
         yield EXCLUDED.at(
             at,
             f"step {member.name} is pinned to version {pinned}, but its version_policy loads only "
-            f"{_listed(member.served) or 'nothing'} ({member.name}/{policy.file.name}:{policy.line}): add {pinned} with "
-            f"version_policy {{ specific {{ versions: [ {pinned} ] }} }} there, or pin {latest}",
+            f"{_listed(member.served) or 'nothing'} ({member.name}/{policy.file.name}:{policy.line}): add {pinned} "
+            f"with version_policy {{ specific {{ versions: [ {pinned} ] }} }} there, or pin {latest}",
         )
 
 

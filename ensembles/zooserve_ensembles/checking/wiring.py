@@ -53,9 +53,17 @@ class Wiring:
         given = self.given()
         return {given[end.edge].step for end in self.takers if end.step == step and end.edge in given} - {INPUT}
 
-    def entries(self) -> set[int]:
-        """The steps that run first: everything they take is an input of the ensemble."""
-        return {step for step in range(len(self.steps)) if not self.sources(step)}
+    def readers(self) -> set[int]:
+        """The steps that read an input of the ensemble."""
+        inputs = {end.edge for end in self.givers if end.step == INPUT}
+        return {end.step for end in self.takers if end.edge in inputs} - {OUTPUT}
+
+    def fans_out(self) -> bool:
+        """Whether more than one step reads what one step gives, or more than one the inputs."""
+        waiting = [self.sources(step) for step in range(len(self.steps))]
+        return len(self.readers()) > 1 or any(
+            sum(giver in sources for sources in waiting) > 1 for giver in range(len(waiting))
+        )
 
 
 def wire(ensemble: Model, repository: Repository) -> Wiring:
@@ -72,9 +80,7 @@ def wire(ensemble: Model, repository: Repository) -> Wiring:
     return Wiring(ensemble, tuple(givers), tuple(takers))
 
 
-def _ends(
-    ensemble: Model, step: int, side: str, mapped: Mapping[str, str], contract: Contract | None
-) -> Iterator[End]:
+def _ends(ensemble: Model, step: int, side: str, mapped: Mapping[str, str], contract: Contract | None) -> Iterator[End]:
     ends = [
         End(
             edge,

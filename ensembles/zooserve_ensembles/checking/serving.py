@@ -1,0 +1,102 @@
+"""Rules of what runs a model: its backend, and the instances of it."""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from zooserve_ensembles.backends import BACKENDS, PLATFORMS
+from zooserve_ensembles.checking.findings import Finding, Rule, Severity
+from zooserve_ensembles.checking.repository import Model, Repository, Target
+
+__all__ = ["RULES", "serving_findings"]
+
+MISSING = Rule("backend-missing", Severity.ERROR, "Neither backend nor platform is given, and no file tells it")
+UNKNOWN = Rule("backend-unknown", Severity.ERROR, "A platform that Triton does not know, or a backend misspelt")
+OWN = Rule("backend-own", Severity.NOTE, "A backend that Triton does not bring: its folder must be installed")
+CONTRADICTION = Rule("backend-contradiction", Severity.WARNING, "platform and backend name different backends")
+NOT_EMBEDDED = Rule(
+    "backend-not-embedded",
+    Severity.NOTE,
+    "The embedded Triton cannot run this backend, NVIDIA's container can; an error with --target embedded",
+)
+GPU = Rule(
+    "instance-needs-gpu", Severity.WARNING, "KIND_GPU on the embedded Triton: without a GPU the model does not load"
+)
+TWO_INSTANCES = Rule(
+    "instance-count",
+    Severity.NOTE,
+    "An ONNX model on CPU without a count gets two instances, each with all threads; a warning in our zoo",
+)
+GPUS_ON_CPU = Rule("instance-contradiction", Severity.ERROR, "KIND_CPU with a list of gpus")
+
+RULES = (MISSING, UNKNOWN, OWN, CONTRADICTION, NOT_EMBEDDED, GPU, TWO_INSTANCES, GPUS_ON_CPU)
+
+
+def serving_findings(repository: Repository) -> Iterator[Finding]:
+    """The backend and the instances of every model that runs by itself."""
+    for model in repository.stages:
+        yield from _backend(model, repository.target)
+        yield from _instances(model, repository)
+
+
+def _backend(model: Model, target: Target | None) -> Iterator[Finding]:
+    config, source = model.config, model.source
+    if config.platform and config.platform not in PLATFORMS and not config.backend:
+        meant = config.platform if config.platform in BACKENDS else _near(config.platform)
+        advice = f'write backend: "{meant}" instead' if meant else "name the backend in the field backend"
+        yield UNKNOWN.at(source.place("platform"), f'Triton knows no platform "{config.platform}": {advice}')
+        return
+    if config.platform in PLATFORMS and config.backend and PLATFORMS[config.platform] != config.backend:
+        yield CONTRADICTION.at(
+            source.place("backend"),
+            f'backend: "{config.backend}" holds, and platform: "{config.platform}" does not: remove it',
+        )
+    if not model.backend:
+        if model.versions:
+            yield MISSING.at(
+                source.place("name"),
+                f'nothing tells what runs {model.name}: add one, such as backend: "onnxruntime" or backend: "python"',
+            )
+        return
+    known = BACKENDS.get(model.backend)
+    at = source.place("backend" if config.backend else "platform")
+    if known is None:
+        if near := _near(model.backend):
+            yield UNKNOWN.at(at, f'there is no backend "{model.backend}". Did you mean {near}?')
+        else:
+            yield OWN.at(
+                at, f'"{model.backend}" is none of Triton\'s backends: install a folder of that name beside them'
+            )
+    elif not known.embedded and target is not Target.CONTAINER:
+        yield NOT_EMBEDDED.at(
+            at,
+            f"the embedded Triton cannot run backend {known.name} ({known.serves}): {known.advice}",
+            Severity.ERROR if target is Target.EMBEDDED else Severity.NOTE,
+        )
+
+
+def _near(name: str) -> str:
+    return next(iter(get_close_matches(name, list(BACKENDS), 1, 0.75)), "")
+
+
+def _instances(model: Model, repository: Repository) -> Iterator[Finding]:
+    kinds = type(model.config).DESCRIPTOR.fields_by_name["instance_group"].message_type.enum_types_by_name["Kind"]
+    numbers = kinds.values_by_name
+    for index, group in enumerate(model.config.instance_group):
+        kind = model.source.place(("instance_group", index), "kind")
+        if group.kind == numbers["KIND_GPU"].number and repository.target is Target.EMBEDDED:
+            yield GPU.at(
+                kind,
+                "KIND_GPU does not load without a GPU: put it into configs/gpu.pbtxt (--model-config-name=gpu)",
+            )
+        if group.kind != numbers["KIND_CPU"].number:
+            continue
+        if group.gpus:
+            yield GPUS_ON_CPU.at(
+                model.source.place(("instance_group", index), "gpus"), "KIND_CPU runs on no gpus: remove one of the two"
+            )
+        if not group.count and model.backend == "onnxruntime":
+            yield TWO_INSTANCES.at(
+                kind,
+                f"without a count {model.name} gets two instances on CPU, which share its cores: add count: 1",
+                Severity.WARNING if repository.is_house else Severity.NOTE,
+            )
