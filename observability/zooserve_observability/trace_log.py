@@ -1,0 +1,81 @@
+"""The last traces, in memory: exports kept as they came, found by trace id, the oldest dropped at a bound of bytes.
+
+Parsed only when somebody asks: nearly all of them are dropped unread.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from zooserve_observability.spans import Span, below, read_spans, trace_ids
+
+__all__ = ["TraceLog"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Export:
+    body: bytes
+    trace_ids: frozenset[str]
+
+
+class TraceLog:
+    """Keeps exports of at most `max_bytes` together, and of `max_traces` traces."""
+
+    def __init__(self, max_bytes: int, max_traces: int = 100_000) -> None:
+        self._max_bytes = max_bytes
+        self._max_traces = max_traces
+        self._exports: deque[_Export] = deque()
+        self._by_trace: dict[str, list[_Export]] = {}
+        self._bytes = 0
+        self._grown = asyncio.Event()
+
+    def __len__(self) -> int:
+        """How many traces it knows."""
+        return len(self._by_trace)
+
+    @property
+    def size_bytes(self) -> int:
+        """What the exports that it keeps have together."""
+        return self._bytes
+
+    def add(self, body: bytes) -> None:
+        """Keep one export. Raises ValueError when there is no span in it."""
+        export = _Export(body, frozenset(trace_ids(body)))
+        if not export.trace_ids:
+            raise ValueError("no spans in OTLP's JSON form")
+        self._exports.append(export)
+        self._bytes += len(body)
+        for trace_id in export.trace_ids:
+            self._by_trace.setdefault(trace_id, []).append(export)
+        while self._bytes > self._max_bytes or len(self._by_trace) > self._max_traces:
+            self._drop_oldest()
+        self._grown.set()
+        self._grown = asyncio.Event()
+
+    def spans(self, trace_id: str) -> list[Span]:
+        """What is known of a trace. Raises ValueError when an export of it cannot be read."""
+        return [span for export in self._by_trace.get(trace_id, ()) for span in read_spans(export.body, trace_id)]
+
+    async def spans_below(self, trace_id: str, parent_id: str, name: str, within_s: float) -> list[Span]:
+        """The spans under `parent_id`, once one called `name` is among them, or what there is after `within_s`."""
+        found: list[Span] = []
+        try:
+            async with asyncio.timeout(within_s):
+                while True:
+                    grown = self._grown
+                    found = below(self.spans(trace_id), parent_id)
+                    if any(span.name == name for span in found):
+                        break
+                    await grown.wait()
+        except TimeoutError:
+            pass
+        return found
+
+    def _drop_oldest(self) -> None:
+        export = self._exports.popleft()
+        self._bytes -= len(export.body)
+        for trace_id in export.trace_ids:
+            kept = self._by_trace[trace_id]
+            kept.remove(export)
+            if not kept:
+                del self._by_trace[trace_id]

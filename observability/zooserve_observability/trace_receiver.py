@@ -1,0 +1,143 @@
+"""The trace log over HTTP: OTLP/HTTP (JSON) in, the spans of one request out. Loopback only, one event loop.
+
+POST /v1/traces                                            an export, as Triton's and any OTLP exporter sends it
+GET  /v1/traces/TRACE-ID[?below=SPAN-ID&name=N&within_ms=M]  an export of what is known of that trace
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from urllib.parse import parse_qs, urlsplit
+
+from zooserve_observability.spans import write_spans
+from zooserve_observability.trace_log import TraceLog
+
+__all__ = ["TRACES_PATH", "TraceReceiver"]
+
+TRACES_PATH = "/v1/traces"
+_ID = re.compile(r"[0-9a-f]{32}")
+_HEAD_BYTES = 16 * 2**10
+_BODY_BYTES = 16 * 2**20
+_LONGEST_WAIT_MS = 5000.0
+_IDLE_S = 120.0
+
+
+class _Refused(Exception):
+    """A request that gets this status, and whose connection then ends."""
+
+    def __init__(self, status: HTTPStatus) -> None:
+        super().__init__(status.phrase)
+        self.status = status
+
+
+class TraceReceiver:
+    """Serves one log at one address."""
+
+    def __init__(self, log: TraceLog, host: str, port: int) -> None:
+        self._log = log
+        self._host = host
+        self._port = port
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Listen for the block. Raises OSError when the port is taken."""
+        connections: set[asyncio.Task[None]] = set()
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            if task is not None:
+                connections.add(task)
+                task.add_done_callback(connections.discard)
+            await self._converse(reader, writer)
+
+        server = await asyncio.start_server(connected, self._host, self._port, limit=_HEAD_BYTES)
+        try:
+            yield
+        finally:
+            server.close()
+            for task in list(connections):
+                task.cancel()
+            await asyncio.gather(*connections, return_exceptions=True)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await self._exchange(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
+            pass  # whoever exports or asks may leave at any time
+        except (_Refused, asyncio.LimitOverrunError) as refusal:
+            status = refusal.status if isinstance(refusal, _Refused) else HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            writer.write(_answer(status, b"{}", "connection: close\r\n"))
+        finally:
+            writer.close()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        async with asyncio.timeout(_IDLE_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+            method, target, headers = _read_head(head)
+            if headers.get("expect", "").lower() == "100-continue":
+                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            body = await reader.readexactly(_length(headers))
+        status, answer = await self._respond(method, target, headers, body)
+        writer.write(_answer(status, answer))
+        await writer.drain()
+        return headers.get("connection", "").lower() != "close"
+
+    async def _respond(
+        self, method: str, target: str, headers: dict[str, str], body: bytes
+    ) -> tuple[HTTPStatus, bytes]:
+        url = urlsplit(target)
+        if url.path == TRACES_PATH and method == "POST":
+            return self._taken(headers, body), b"{}"
+        trace_id = url.path.removeprefix(f"{TRACES_PATH}/")
+        if method == "GET" and _ID.fullmatch(trace_id):
+            return await self._told(trace_id, {key: values[0] for key, values in parse_qs(url.query).items()})
+        return HTTPStatus.NOT_FOUND, b"{}"
+
+    def _taken(self, headers: dict[str, str], body: bytes) -> HTTPStatus:
+        if not headers.get("content-type", "").startswith("application/json") or "content-encoding" in headers:
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        try:
+            self._log.add(body)
+        except ValueError:
+            return HTTPStatus.BAD_REQUEST
+        return HTTPStatus.OK
+
+    async def _told(self, trace_id: str, query: dict[str, str]) -> tuple[HTTPStatus, bytes]:
+        try:
+            if "below" in query:
+                within_s = min(float(query.get("within_ms", 0)), _LONGEST_WAIT_MS) / 1000
+                spans = await self._log.spans_below(trace_id, query["below"], query.get("name", ""), within_s)
+            else:
+                spans = self._log.spans(trace_id)
+        except ValueError:
+            return HTTPStatus.BAD_REQUEST, b"{}"
+        return HTTPStatus.OK, write_spans(spans, "zooserve")
+
+
+def _read_head(head: bytes) -> tuple[str, str, dict[str, str]]:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, _, rest = first.partition(" ")
+    target, _, version = rest.rpartition(" ")
+    if not version.startswith("HTTP/1."):
+        raise _Refused(HTTPStatus.BAD_REQUEST)
+    pairs = (line.partition(":") for line in lines if line)
+    return method, target, {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def _length(headers: dict[str, str]) -> int:
+    if "transfer-encoding" in headers:
+        raise _Refused(HTTPStatus.LENGTH_REQUIRED)
+    given = headers.get("content-length", "0")
+    if not given.isdecimal() or len(given) > 9:
+        raise _Refused(HTTPStatus.BAD_REQUEST)
+    if int(given) > _BODY_BYTES:
+        raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    return int(given)
+
+
+def _answer(status: HTTPStatus, body: bytes, more: str = "") -> bytes:
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n{more}"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
