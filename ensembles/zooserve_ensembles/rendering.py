@@ -36,7 +36,8 @@ def expected_files(root: Path, families: Iterable[Family] = FAMILIES) -> Files:
     """What should stand where a model says that it was rendered: the others are not ours to judge."""
     ours = {folder.name for folder in root.iterdir() if is_rendered(folder)} if root.is_dir() else set()
     files = rendered_files(families)
-    return {root / path: content for path, content in files.items() if path.parts[0] in ours}
+    # Without the empty files: they only let git keep a folder.
+    return {root / path: content for path, content in files.items() if path.parts[0] in ours and content}
 
 
 def is_rendered(folder: Path) -> bool:
@@ -73,7 +74,8 @@ def _diff(root: Path, path: Path, wanted: bytes) -> Iterator[str]:
         yield f"missing: {path}\n"
         return
     before, after = (_lines(content) for content in (found, wanted))
-    yield from difflib.unified_diff(before, after, fromfile=str(path), tofile=f"{path} (rendered)")
+    changes = list(difflib.unified_diff(before, after, fromfile=str(path), tofile=f"{path} (rendered)"))
+    yield from changes or [f"line endings or bytes that are no text differ: {path}\n"]
 
 
 def _ensemble_files(pipeline: Pipeline) -> Files:

@@ -59,6 +59,11 @@ def test_a_sample_that_is_no_text_can_be_told_too(repository: Path) -> None:
     assert "bucket_16 (rendered)" in difference(repository, rendered_files(TOY))
 
 
+def test_a_difference_in_line_endings_is_told_too(repository: Path) -> None:
+    (repository / CONFIG).write_bytes((repository / CONFIG).read_bytes().replace(b"\n", b"\r\n"))
+    assert difference(repository, rendered_files(TOY)) == f"line endings or bytes that are no text differ: {CONFIG}\n"
+
+
 def test_writing_twice_changes_nothing(repository: Path) -> None:
     assert written(repository, rendered_files(TOY)) == []
 
