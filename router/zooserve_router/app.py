@@ -93,7 +93,7 @@ def bare_app(bounds: RouterSettings, metrics: RouterMetrics, lifespan: Lifespan[
 
 async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitStack) -> Services:
     """Everything that needs a running loop, closed again in reverse order by the stack."""
-    catalogue = load_catalogue(settings.catalogue).enabling(settings.models)
+    catalogue = load_catalogue(settings.catalogue).enabling(settings.models).labelled(settings.repository)
     pool = ConnectionPool(settings.zoo.host, settings.zoo.http_port or _TRITON_HTTP_PORT)
     stack.callback(pool.close)
     leaf = Leaf(f"{settings.leaf.host}:{settings.leaf.grpc_port}")
@@ -142,7 +142,7 @@ def wired(
         dispatch=dispatch,
         embedder=Embedder(dispatch, vocabularies, interactive),
         reranker=Reranker(dispatch, vocabularies, interactive),
-        classifier=Classifier(dispatch, word_lists, interactive),
+        classifier=Classifier(dispatch, counters, interactive),
         query_reader=QueryReader(dispatch, vocabularies, interactive),
         chat=ChatService(chats, leaf, readiness, metrics),
     )

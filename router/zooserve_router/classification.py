@@ -1,23 +1,26 @@
-"""Texts to one probability per label."""
+"""Texts, images or files to one probability per label."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from zooserve.catalogue import Model
+from zooserve.triton.tensors import bytes_tensor
 from zooserve_router.chunks import text_chunks
+from zooserve_router.contents import ContentInputs
 from zooserve_router.context import RequestContext
-from zooserve_router.dispatch import OUTPUTS, Job, ZooDispatch, scattered, slo_class_of, tokens_read
-from zooserve_router.vocabulary import WordList, known, refuse_too_long
+from zooserve_router.dispatch import Chunk, Job, ZooDispatch, outputs_of, scattered, slo_class_of, tokens_read
+from zooserve_router.embedding import TextInputs
+from zooserve_router.vocabulary import TokenCounter, known, refuse_too_long
 
 __all__ = ["Classifications", "Classifier"]
 
 
 @dataclass(frozen=True)
 class Classifications:
-    """Per text a probability for each of the model's labels, and how many tokens were read."""
+    """Per input a probability for each of the model's labels, and how many tokens were read."""
 
     probabilities: npt.NDArray[np.float32]
     tokens: int
@@ -26,22 +29,35 @@ class Classifications:
 class Classifier:
     """Classifies with any `classify` model of the catalogue."""
 
-    def __init__(self, dispatch: ZooDispatch, word_lists: Mapping[str, WordList], interactive_max_items: int) -> None:
+    def __init__(self, dispatch: ZooDispatch, counters: Mapping[str, TokenCounter], interactive_max_items: int) -> None:
         self._dispatch = dispatch
-        self._word_lists = word_lists
+        self._counters = counters
         self._interactive_max_items = interactive_max_items
 
     async def classify(
-        self, model: Model, texts: Sequence[str], params: Sequence[str], context: RequestContext
+        self, model: Model, inputs: TextInputs | ContentInputs, context: RequestContext
     ) -> Classifications:
-        """The texts' probabilities, in their order. Raises InputTooLong, by the names in `params`.
+        """The inputs' probabilities, in their order. Raises InputTooLong or BadInput, naming the item at fault.
 
-        The stage behind it reads the last words of a longer text only: what stands before would pass unseen.
+        A text longer than the model reads is refused where the model counts tokens: what its stage would leave out
+        would pass unseen.
         """
-        await refuse_too_long(known(self._word_lists, model), model, texts, params)
-        slo_class = slo_class_of(context, len(texts), self._interactive_max_items)
-        chunks = text_chunks(texts, model, slo_class)
-        job = Job(model, model.triton_model(slo_class), slo_class, OUTPUTS["classify"], chunks)
+        slo_class = slo_class_of(context, len(inputs.params), self._interactive_max_items)
+        if isinstance(inputs, ContentInputs):
+            chunks = _content_chunks(inputs, model)
+        else:
+            if model.tokenizer is not None:
+                await refuse_too_long(known(self._counters, model), model, inputs.texts, inputs.params)
+            chunks = text_chunks(inputs.texts, model, slo_class)
+        job = Job(model, model.triton_model(slo_class), slo_class, outputs_of(model), chunks)
         answers = await self._dispatch.run(job, context)
         context.record.input_tokens = tokens_read(answers)
         return Classifications(scattered(job, answers, "probabilities"), context.record.input_tokens)
+
+
+def _content_chunks(inputs: ContentInputs, model: Model) -> tuple[Chunk, ...]:
+    """One by one: Triton joins them again, and a refusal names its item."""
+    return tuple(
+        Chunk((bytes_tensor(model.modality, [content]),), [place], model.limits.max_tokens, param)
+        for place, (content, param) in enumerate(zip(inputs.contents, inputs.params, strict=True))
+    )

@@ -29,6 +29,7 @@ __all__ = [
     "find_model",
     "known_model",
     "model_for",
+    "outputs_of",
     "scattered",
     "slo_class_of",
     "tokens_read",
@@ -49,7 +50,7 @@ OUTPUTS: dict[Task, tuple[str, ...]] = {
     "embed": ("embedding", "tokens"),
     "rerank": ("score", "tokens"),
     "classify": ("probabilities", "tokens"),
-    "rag_query": ("embedding", "injection_probability", "tokens"),
+    "rag_query": ("embedding", "injection_probability", "language", "language_probability", "tokens"),
 }
 # No alias is that long, and what is like a name of megabytes takes seconds to find out.
 _LONGEST_NAME = 200
@@ -75,6 +76,8 @@ class Chunk:
     places: Sequence[int]
     tokens: int
     """What it counts for in admission: an estimate, since texts are counted exactly only by Triton."""
+    param: str | None = None
+    """The field of the request that its one row is, where a stage is the first to look at what it holds."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,11 @@ class Relay:
     body: bytes
     tokens: int
     """What it counts for in admission."""
+
+
+def outputs_of(model: Model) -> tuple[str, ...]:
+    """What is asked of the model's ensemble; one that reads no text counts no tokens."""
+    return OUTPUTS[model.task] if model.modality == "text" else ("probabilities",)
 
 
 def known_model(catalogue: Catalogue, name: str) -> Model:
@@ -255,7 +263,15 @@ class ZooDispatch:
         if remaining_s <= 0:
             raise DeadlineExceeded("The request's time budget ran out before this part of it was sent.")
         return await self._zoo.infer(
-            Inference(job.triton_model, chunk.inputs, job.outputs, context.request_id, remaining_s, context.traceparent)
+            Inference(
+                job.triton_model,
+                chunk.inputs,
+                job.outputs,
+                context.request_id,
+                remaining_s,
+                context.traceparent,
+                chunk.param,
+            )
         )
 
 
@@ -271,7 +287,7 @@ def scattered(job: Job, answers: Sequence[InferenceAnswer], output: str) -> npt.
 
 def tokens_read(answers: Sequence[InferenceAnswer]) -> int:
     """The tokens that the encoder read, over all chunks."""
-    return sum(int(answer.outputs["tokens"].sum()) for answer in answers)
+    return sum(int(answer.outputs["tokens"].sum()) for answer in answers if "tokens" in answer.outputs)
 
 
 async def _all_or_first_failure(parts: Sequence[Coroutine[Any, Any, None]]) -> None:

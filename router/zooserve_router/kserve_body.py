@@ -28,11 +28,16 @@ _ENCODER_INPUTS = {"input_ids", "attention_mask"}
 
 
 def checked_body(
-    body: bytes, header_length: str | None, vocabulary: Vocabulary | None, longest_row: int | None = None
+    body: bytes,
+    header_length: str | None,
+    vocabulary: Vocabulary | None,
+    longest_row: int | None = None,
+    tokens_of_content: int | None = None,
 ) -> int:
     """About how many tokens the body brings, for admission. Raises BadInput naming the tensor at fault.
 
     `longest_row` is given for a model that reads rows of token ids: the most tokens that a row may have.
+    `tokens_of_content` is given for a model that reads images or files: what each counts for. They are no text.
     """
     length = _header_length(body, header_length)
     header = _json_header(body[:length])
@@ -47,7 +52,10 @@ def checked_body(
         if not isinstance(size, int) or size < 0 or offset + size > len(body):
             raise BadInput(f"binary_data_size of {_name(tensor)} does not fit the body.", param=_name(tensor))
         binaries.append(body[offset : offset + size])
-        tokens += _checked_tensor(tensor, binaries[-1], vocabulary)
+        if tokens_of_content is not None and tensor.get("datatype") == "BYTES":
+            tokens += tokens_of_content * len(list(_elements(tensor, binaries[-1])))
+        else:
+            tokens += _checked_tensor(tensor, binaries[-1], vocabulary)
         offset += size
     if offset != len(body):
         raise BadInput(f"The body has {len(body) - offset} bytes after its last tensor.")
@@ -166,16 +174,25 @@ def _texts_in(data: Any) -> Iterator[str]:
             yield value
 
 
+def _elements(tensor: dict[str, Any], binary: bytes) -> Iterator[bytes | str]:
+    return _binary_elements(tensor, binary) if binary else _texts_in(tensor.get("data"))
+
+
 def _binary_texts(tensor: dict[str, Any], binary: bytes) -> Iterator[str]:
+    for element in _binary_elements(tensor, binary):
+        try:
+            yield element.decode()
+        except UnicodeDecodeError as exc:
+            raise BadInput(f"{_name(tensor)} contains text that is not UTF-8: {exc}.", param=_name(tensor)) from exc
+
+
+def _binary_elements(tensor: dict[str, Any], binary: bytes) -> Iterator[bytes]:
     offset = 0
     while offset < len(binary):
         end = offset + 4 + int.from_bytes(binary[offset : offset + 4], "little")
         if offset + 4 > len(binary) or end > len(binary):
             raise BadInput(f"{_name(tensor)}: its elements do not add up to binary_data_size.", param=_name(tensor))
-        try:
-            yield binary[offset + 4 : end].decode()
-        except UnicodeDecodeError as exc:
-            raise BadInput(f"{_name(tensor)} contains text that is not UTF-8: {exc}.", param=_name(tensor)) from exc
+        yield binary[offset + 4 : end]
         offset = end
 
 

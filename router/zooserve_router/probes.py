@@ -6,9 +6,10 @@ import numpy as np
 
 from zooserve.catalogue import Model, SloClass
 from zooserve.errors import BackendUnavailable, ServingError
-from zooserve.triton.tensors import Tensor, text_tensor, token_tensor
+from zooserve.triton.samples import SAMPLES
+from zooserve.triton.tensors import Tensor, bytes_tensor, text_tensor, token_tensor
 from zooserve_router.backends.zoo import Inference
-from zooserve_router.dispatch import OUTPUTS, Zoo
+from zooserve_router.dispatch import Zoo, outputs_of
 from zooserve_router.readiness import Probe
 from zooserve_router.vocabulary import TokenCounter, known
 
@@ -24,6 +25,8 @@ def zoo_probe(model: Model, zoo: Zoo, counters: Mapping[str, TokenCounter]) -> P
     async def probe() -> None:
         if model.tokenizer is not None:
             known(counters, model)
+        if model.labels_file is not None and not model.labels:
+            raise BackendUnavailable(f"{model.labels_file} is missing or broken; run `zooserve fetch` and restart.")
         for inference in inferences_proving(model):
             try:
                 await zoo.infer(inference)
@@ -37,7 +40,7 @@ def inferences_proving(model: Model) -> Iterator[Inference]:
     """One inference per SLO class and bucket, and the same for the encoder that takes token ids."""
     for slo_class in model.triton:
         for bucket in model.buckets or (model.limits.max_tokens,):
-            yield _ask(model.triton_model(slo_class), (_texts(model, bucket),), OUTPUTS[model.task], bucket)
+            yield _ask(model.triton_model(slo_class), (_contents(model, bucket),), outputs_of(model), bucket)
     for slo_class in model.encoder or ():
         for bucket in model.buckets:
             yield _ask(_encoder(model, slo_class), _token_inputs(bucket), ("sentence_embedding",), bucket)
@@ -51,7 +54,9 @@ def _ask(triton_model: str, inputs: tuple[Tensor, ...], outputs: tuple[str, ...]
     return Inference(triton_model, inputs, outputs, f"probe {triton_model} bucket {bucket}", _TIMEOUT_S)
 
 
-def _texts(model: Model, bucket: int) -> Tensor:
+def _contents(model: Model, bucket: int) -> Tensor:
+    if model.modality != "text":
+        return bytes_tensor(model.modality, [SAMPLES[model.modality]])
     text = " ".join(["a"] * (bucket - 2))  # two special tokens fill it up
     return text_tensor("text", [text, text] if model.task == "rerank" else [text])
 

@@ -119,13 +119,17 @@ class WordList:
 
 def load_vocabularies(catalogue: Catalogue, repository: Path) -> Mapping[str, Vocabulary]:
     """The vocabularies of the zoo's transformers; one that is missing or broken shows in that model's readiness."""
-    models = [model for model in catalogue if model.runs_on == "zoo" and model.task != "classify"]
+    models = [model for model in catalogue if model.runs_on == "zoo" and not _has_word_list(model)]
     return dict(_loaded(models, repository, Vocabulary.from_file))
 
 
 def load_word_lists(catalogue: Catalogue, repository: Path) -> Mapping[str, WordList]:
-    """The word lists of the classifiers, in the same way."""
-    return dict(_loaded(catalogue.of_task("classify"), repository, WordList.from_file))
+    """The word lists of the models that have one instead, in the same way."""
+    return dict(_loaded(list(filter(_has_word_list, catalogue)), repository, WordList.from_file))
+
+
+def _has_word_list(model: Model) -> bool:
+    return model.tokenizer is not None and model.tokenizer.endswith("/vocabulary.json")
 
 
 def _loaded(models: Sequence[Model], repository: Path, load: Callable[[Path], T]) -> Iterator[tuple[str, T]]:

@@ -4,7 +4,7 @@ Pure functions over numpy. One encoder for every caller of the zoo, measured bes
 `router/README.md`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-__all__ = ["InferenceAnswer", "Tensor", "decode_answer", "encode_request", "text_tensor", "token_tensor"]
+__all__ = [
+    "InferenceAnswer",
+    "Tensor",
+    "bytes_tensor",
+    "decode_answer",
+    "encode_request",
+    "text_tensor",
+    "token_tensor",
+]
 
 Array = npt.NDArray[Any]
 
@@ -46,12 +54,16 @@ class InferenceAnswer:
 
 
 def text_tensor(name: str, texts: Sequence[str]) -> Tensor:
-    """Texts as a BYTES tensor of shape [rows, 1]: four bytes of length before each."""
+    """Texts as a BYTES tensor of shape [rows, 1]."""
+    return bytes_tensor(name, [text.encode() for text in texts])
+
+
+def bytes_tensor(name: str, rows: Sequence[bytes]) -> Tensor:
+    """Anything as a BYTES tensor of shape [rows, 1]: four bytes of length before each."""
     parts: list[bytes] = []
-    for text in texts:
-        raw = text.encode()
-        parts += (len(raw).to_bytes(4, "little"), raw)
-    return Tensor(name, "BYTES", (len(texts), 1), b"".join(parts))
+    for row in rows:
+        parts += (len(row).to_bytes(4, "little"), row)
+    return Tensor(name, "BYTES", (len(rows), 1), b"".join(parts))
 
 
 def token_tensor(name: str, rows: Array) -> Tensor:
@@ -85,17 +97,29 @@ def encode_request(
 
 
 def decode_answer(body: bytes, header_length: int) -> InferenceAnswer:
-    """The answer in `body`, its arrays views into it. Raises ValueError when it is not an inference answer."""
+    """The answer in `body`; its arrays are views into it, those of texts objects. Raises ValueError for no answer."""
     header = orjson.loads(body[:header_length])
     outputs = {}
     offset = header_length
     try:
         for output in header["outputs"]:
             size = output["parameters"]["binary_data_size"]
-            dtype = _DTYPES[output["datatype"]]
-            count = size // dtype.itemsize
-            outputs[output["name"]] = np.frombuffer(body, dtype, count, offset).reshape(output["shape"])
+            outputs[output["name"]] = _array(output["datatype"], body, offset, size).reshape(output["shape"])
             offset += size
         return InferenceAnswer(header["model_name"], header["model_version"], outputs)
     except (KeyError, TypeError) as exc:
         raise ValueError(f"not an inference answer with binary tensors: {header!r:.200}") from exc
+
+
+def _array(datatype: str, body: bytes, offset: int, size: int) -> Array:
+    if datatype == "BYTES":
+        return np.array(list(_texts(body, offset, offset + size)), dtype=object)
+    dtype = _DTYPES[datatype]
+    return np.frombuffer(body, dtype, size // dtype.itemsize, offset)
+
+
+def _texts(body: bytes, offset: int, end: int) -> Iterator[str]:
+    while offset < end:
+        start = offset + 4
+        offset = start + int.from_bytes(body[offset:start], "little")
+        yield body[start:offset].decode()

@@ -4,18 +4,33 @@ Triton's own readiness is not evidence: it is 200 over models whose stub was kil
 one short question, unless the model's statistics say that it answered somebody since the last look.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
+from zooserve.catalogue import Modality
 from zooserve.leaf.metrics import load_in
 from zooserve.settings import WatchSettings
+from zooserve.triton.samples import SAMPLES
 from zooserve.triton.server import TritonServer
+from zooserve.triton.tensors import bytes_tensor, encode_request
 
-__all__ = ["Probe", "Reload", "Remedy", "Restart", "Watch", "backoff_s", "chat_probe", "sick_model", "text_probe"]
+__all__ = [
+    "Probe",
+    "Reload",
+    "Remedy",
+    "Restart",
+    "Watch",
+    "backoff_s",
+    "chat_probe",
+    "content_probe",
+    "sick_model",
+    "text_probe",
+]
 
 _SICK_STUB = re.compile(r"Stub process '(?P<model>.+?)(?:_\d+_\d+)?' is not healthy")
 _CONTROL_TIMEOUT_S = 120.0
@@ -50,7 +65,8 @@ class Probe:
 
     model: str
     path: str
-    body: Mapping[str, Any]
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
     progress: Callable[[str], int] | None = None
     """Reads from the server's metrics page a number that moves while the model works, if it has one.
 
@@ -62,13 +78,20 @@ class Probe:
 def text_probe(model: str, rows: int = 1) -> Probe:
     """A zoo model's question: `rows` short texts."""
     text = {"name": "text", "shape": [rows, 1], "datatype": "BYTES", "data": ["are you there?"] * rows}
-    return Probe(model, f"/v2/models/{model}/infer", {"inputs": [text]})
+    return Probe(model, f"/v2/models/{model}/infer", json.dumps({"inputs": [text]}).encode())
+
+
+def content_probe(model: str, modality: Modality) -> Probe:
+    """The question of a zoo model that takes no text: one small image or file."""
+    body, header_length = encode_request([bytes_tensor(modality, [SAMPLES[modality]])], (), request_id="probe")
+    return Probe(model, f"/v2/models/{model}/infer", body, {"inference-header-content-length": str(header_length)})
 
 
 def chat_probe(model: str) -> Probe:
     """The leaf's question: one token."""
     body = {"text_input": "Hi", "sampling_param_max_tokens": 1, "sampling_param_exclude_input_from_output": True}
-    return Probe(model, f"/v2/models/{model}/generate_stream", body, lambda page: load_in(page).live_kv_tokens)
+    path = f"/v2/models/{model}/generate_stream"
+    return Probe(model, path, json.dumps(body).encode(), progress=lambda page: load_in(page).live_kv_tokens)
 
 
 def sick_model(error: str) -> str | None:
@@ -199,7 +222,10 @@ class Watch:
     async def _post(self, http: httpx.AsyncClient, probe: Probe) -> None:
         try:
             answer = await http.post(
-                f"{self._url}{probe.path}", json=probe.body, timeout=self._settings.probe_timeout_s
+                f"{self._url}{probe.path}",
+                content=probe.body,
+                headers=probe.headers,
+                timeout=self._settings.probe_timeout_s,
             )
         except httpx.HTTPError as exc:
             raise _Late(f"no answer within {self._settings.probe_timeout_s:g} s ({type(exc).__name__})") from exc

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded, ServingError
+from zooserve.errors import BackendFailed, BackendUnavailable, BadInput, DeadlineExceeded, Overloaded, ServingError
 from zooserve.triton.tensors import InferenceAnswer, Tensor, decode_answer, encode_request
 from zooserve_router.backends.wire import ConnectionPool, RawAnswer, Unanswered
 
@@ -31,6 +31,8 @@ class Inference:
     request_id: str
     timeout_s: float
     traceparent: str | None = None
+    param: str | None = None
+    """The caller's field that it carries, where a stage is the first to look at what that holds."""
 
 
 class ZooBackend:
@@ -42,7 +44,10 @@ class ZooBackend:
         self._grace_s = grace_s
 
     async def infer(self, wanted: Inference) -> InferenceAnswer:
-        """Run one inference. Raises Overloaded, DeadlineExceeded, BackendUnavailable or BackendFailed."""
+        """Run one inference. Raises Overloaded, DeadlineExceeded, BackendUnavailable or BackendFailed.
+
+        BadInput where a stage refuses what was left to it to look at.
+        """
         timeout_us = max(1, int(wanted.timeout_s * 1e6))
         body, header_length = encode_request(
             wanted.inputs, wanted.outputs, request_id=wanted.request_id, timeout_us=timeout_us
@@ -52,6 +57,9 @@ class ZooBackend:
             headers["traceparent"] = wanted.traceparent
         answer = await self.send("POST", f"/v2/models/{wanted.model}/infer", headers, body, wanted.timeout_s)
         if answer.status != 200:
+            if wanted.param is not None and is_refusal(answer):
+                reason = _ROW.sub("", _text_of(answer.body), count=1)
+                raise BadInput(f"`{wanted.param}` cannot be read: {reason}.", param=wanted.param)
             raise error_of(wanted.model, answer)
         try:
             return decode_answer(answer.body, int(answer.headers[HEADER_LENGTH]))
@@ -82,6 +90,8 @@ def translated_errors(path: str) -> Iterator[None]:
         raise BackendUnavailable(f"The zoo's Triton cannot be reached ({exc.strerror or exc}): is it up?") from exc
 
 
+# What stands before a stage's own words on the row that it refuses.
+_ROW = re.compile(r".*?: (?:image|file) \d+: ")
 _UNAVAILABLE = ("unknown model", "has no available versions", "is not ready", "not healthy", "is unloading")
 
 

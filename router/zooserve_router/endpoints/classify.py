@@ -1,12 +1,16 @@
 """/v1/classify, in vLLM's shape.
 
-The labels are not exclusive: `probs` are independent sigmoids that do not add up to 1. `label` is the likeliest label
-if it is more likely than not, else null: calling a harmless text "toxic" because 0.02 beats 0.01 would be wrong.
-`labels` are all labels that are more likely than not, `scores` every label's probability by name.
+Where a model's labels are not exclusive, `probs` are independent sigmoids that do not add up to 1, and `label` is the
+likeliest label if it is more likely than not, else null: calling a harmless text "toxic" because 0.02 beats 0.01 would
+be wrong. Where they are exclusive, `probs` add up to 1 and `label` is the likeliest, however unlikely.
+`labels` are all labels that are more likely than not, `scores` the probabilities by label, of many the likeliest.
 """
 
+import heapq
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,6 +22,7 @@ from starlette.routing import Route
 
 from zooserve.catalogue import Catalogue, Model
 from zooserve_router.classification import Classifications
+from zooserve_router.contents import ContentInputs, content_inputs
 from zooserve_router.dispatch import model_for
 from zooserve_router.embedding import TextInputs
 from zooserve_router.inputs import text_inputs
@@ -27,6 +32,8 @@ from zooserve_router.services import context_of, services_of
 __all__ = ["ClassifyRequest", "routes"]
 
 _LIKELY = 0.5
+# Of 214 labels nobody reads the last 200; `probs` has them all, in the order of `labels` in /v1/models.
+_MANY, _SHOWN = 20, 5
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class ClassifyRequest:
     """One parsed and checked request."""
 
     model: Model
-    inputs: TextInputs
+    inputs: TextInputs | ContentInputs
 
     @classmethod
     def parse(cls, fields: Fields, catalogue: Catalogue) -> "ClassifyRequest":
@@ -43,7 +50,7 @@ class ClassifyRequest:
         value = fields.required("input")
         fields.text("user")
         fields.refuse_unknown()
-        return cls(model, text_inputs(value, model))
+        return cls(model, text_inputs(value, model) if model.modality == "text" else content_inputs(value, model))
 
 
 async def classify(request: Request) -> Response:
@@ -52,7 +59,7 @@ async def classify(request: Request) -> Response:
     with context.record.phase("parse"):
         wanted = ClassifyRequest.parse(await json_fields(request), services.catalogue)
         context.record.runs(wanted.model, context.record.slo_class)
-    made = await services.classifier.classify(wanted.model, wanted.inputs.texts, wanted.inputs.params, context)
+    made = await services.classifier.classify(wanted.model, wanted.inputs, context)
     answer = _answer(wanted.model, made, f"classify-{context.request_id}")
     return Response(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
 
@@ -71,14 +78,19 @@ def _answer(model: Model, made: Classifications, answer_id: str) -> dict[str, An
 def _item(model: Model, index: int, probabilities: npt.NDArray[np.float32]) -> dict[str, Any]:
     scores = dict(zip(model.labels, probabilities.tolist(), strict=True))
     likely = [label for label, probability in scores.items() if probability >= _LIKELY]
+    candidates = model.labels if model.exclusive else likely
     return {
         "index": index,
-        "label": max(likely, key=scores.__getitem__, default=None),
+        "label": max(candidates, key=scores.__getitem__, default=None),
         "labels": likely,
         "probs": probabilities,
-        "scores": scores,
+        "scores": scores if len(scores) <= _MANY else _likeliest(scores),
         "num_classes": len(scores),
     }
+
+
+def _likeliest(scores: Mapping[str, float]) -> dict[str, float]:
+    return dict(heapq.nlargest(_SHOWN, scores.items(), key=itemgetter(1)))
 
 
 routes = (Route("/v1/classify", classify, methods=["POST"]),)

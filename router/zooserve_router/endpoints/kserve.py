@@ -129,7 +129,8 @@ async def infer(request: Request) -> Response:
         body = await request.body()
         header_length = request.headers.get(HEADER_LENGTH)
         vocabulary = services.vocabularies.get(target.model.name)
-        tokens = checked_body(body, header_length, vocabulary, target.longest_row)
+        content = None if target.model.modality == "text" else target.model.limits.max_tokens
+        tokens = checked_body(body, header_length, vocabulary, target.longest_row, content)
     headers = {} if header_length is None else {HEADER_LENGTH: header_length}
     if context.traceparent:
         headers["traceparent"] = context.traceparent

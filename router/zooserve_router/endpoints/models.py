@@ -44,6 +44,8 @@ def _shown(model: Model, services: Services) -> dict[str, Any]:
         "limits": model.limits.model_dump(exclude_none=True),
         "dimensions": model.dimensions,
         "labels": model.labels,
+        "modality": model.modality,
+        "exclusive": model.exclusive,
         "licence": model.licence,
         "description": model.description,
     }

@@ -1,4 +1,4 @@
-"""/v1/rag_query: one call for a query, answered with its vector and whether it tries to take the prompt over."""
+"""/v1/rag_query: one call for a query: its vector, its language and whether it tries to take the prompt over."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +54,7 @@ async def rag_query(request: Request) -> Response:
 
 def _answer(wanted: RagQueryRequest, read: Queries) -> dict[str, Any]:
     vectors = encoded_vectors(read.vectors, wanted.encoding)
+    rows = zip(vectors, read.injections, read.languages, read.language_probabilities, strict=True)
     return {
         "object": "list",
         "model": wanted.model.name,
@@ -62,8 +63,9 @@ def _answer(wanted: RagQueryRequest, read: Queries) -> dict[str, Any]:
                 "index": index,
                 "embedding": vector,
                 "prompt_injection": {"probability": float(injection), "flagged": bool(injection >= _FLAGGED)},
+                "language": {"code": code, "probability": float(probability)},
             }
-            for index, (vector, injection) in enumerate(zip(vectors, read.injections, strict=True))
+            for index, (vector, injection, code, probability) in enumerate(rows)
         ],
         "usage": {"prompt_tokens": read.tokens, "total_tokens": read.tokens},
     }

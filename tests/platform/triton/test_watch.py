@@ -9,8 +9,9 @@ import pytest
 from zooserve.leaf.engine import Usage
 from zooserve.leaf.metrics import FAMILIES, gauges
 from zooserve.settings import WatchSettings
+from zooserve.triton.samples import SAMPLES
 from zooserve.triton.server import Addresses
-from zooserve.triton.watch import Reload, Restart, Watch, backoff_s, chat_probe, sick_model, text_probe
+from zooserve.triton.watch import Reload, Restart, Watch, backoff_s, chat_probe, content_probe, sick_model, text_probe
 
 SICK = "in ensemble 'embed', Stub process 'embed_encoder_0_0' is not healthy."
 
@@ -264,9 +265,13 @@ def test_the_backoff_doubles_up_to_its_bound() -> None:
 
 
 def test_probes_are_small() -> None:
-    assert len(json.dumps(text_probe("embed").body)) < 200
-    assert text_probe("rerank", rows=2).body["inputs"][0]["shape"] == [2, 1]
-    assert chat_probe("tensorrt_llm").body["sampling_param_max_tokens"] == 1
+    assert len(text_probe("embed").body) < 200
+    assert json.loads(text_probe("rerank", rows=2).body)["inputs"][0]["shape"] == [2, 1]
+    assert json.loads(chat_probe("tensorrt_llm").body)["sampling_param_max_tokens"] == 1
+    image = content_probe("nsfw", "image")
+    header = json.loads(image.body[: int(image.headers["inference-header-content-length"])])
+    assert (header["inputs"][0]["name"], header["inputs"][0]["datatype"]) == ("image", "BYTES")
+    assert image.body.endswith(SAMPLES["image"])
 
 
 def leaf_page(live_tokens: int) -> Callable[[], httpx.Response]:

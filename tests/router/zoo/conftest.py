@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from zooserve.catalogue import Catalogue, load_catalogue
-from zooserve.errors import ServingError
+from zooserve.errors import BadInput, ServingError
 from zooserve.settings import RouterSettings, Settings
 from zooserve.triton.tensors import InferenceAnswer, Tensor
 from zooserve_ensembles import vocabulary as words
@@ -29,16 +29,24 @@ from zooserve_router.vocabulary import Vocabulary, WordList
 DIMENSIONS = 384
 VOCABULARY_SIZE = 1000
 CLS, SEP = 2, 3
+LABELS = ["de", "en"]
+"""Of the models whose labels come with their weights."""
+PROBABILITIES = {"classify": [0.9, 0.1, 0.6, 0.2, 0.3, 0.4], "language": [0.3, 0.7], "injection": [0.4]}
+
+
+def rows_of(tensor: Tensor) -> list[bytes]:
+    """The rows of a BYTES tensor."""
+    rows, offset = [], 0
+    while offset < len(tensor.data):
+        end = offset + 4 + int.from_bytes(tensor.data[offset : offset + 4], "little")
+        rows.append(tensor.data[offset + 4 : end])
+        offset = end
+    return rows
 
 
 def texts_of(tensor: Tensor) -> list[str]:
     """The texts of a BYTES tensor."""
-    texts, offset = [], 0
-    while offset < len(tensor.data):
-        end = offset + 4 + int.from_bytes(tensor.data[offset : offset + 4], "little")
-        texts.append(tensor.data[offset + 4 : end].decode())
-        offset = end
-    return texts
+    return [row.decode() for row in rows_of(tensor)]
 
 
 def vector_of(text: str) -> np.ndarray:
@@ -55,6 +63,8 @@ class FakeZoo:
     sent: list[tuple[str, str, Mapping[str, str], bytes]] = field(default_factory=list)
     open: asyncio.Event = field(default_factory=asyncio.Event)
     fault: ServingError | None = None
+    refused: bytes = b"refuse me"
+    """An image or file that holds this is refused as a stage refuses it."""
     answer: RawAnswer = field(default_factory=lambda: RawAnswer(200, {"content-type": "application/json"}, b"{}"))
     busy: int = 0
     most_busy: int = 0
@@ -87,6 +97,11 @@ class FakeZoo:
             vectors = np.zeros((len(ids), DIMENSIONS), dtype=np.float32)
             vectors[:, : ids.shape[1]] = ids
             return {"sentence_embedding": vectors}
+        if wanted.inputs[0].name in ("image", "file"):
+            if self.refused in wanted.inputs[0].data:
+                raise BadInput(f"`{wanted.param}` cannot be read: it is damaged.", param=wanted.param)
+            sizes = [len(row) for row in rows_of(wanted.inputs[0])]
+            return {"probabilities": np.array([[1 / size, 1 - 1 / size] for size in sizes], dtype=np.float32)}
         texts = texts_of(wanted.inputs[0])
         words = [text.split() for text in texts]
         known = {
@@ -94,8 +109,12 @@ class FakeZoo:
             "tokens": np.array([[len(row) + 2] for row in words], dtype=np.int32),
             "chunks": np.array([[max(1, -(-len(row) // 254))] for row in words], dtype=np.int32),
             "score": np.array([[len(set(words[0]) & set(row)) / 2] for row in words], dtype=np.float32),
-            "probabilities": np.array([[0.9, 0.1, 0.6, 0.2, 0.3, 0.4]] * len(texts), dtype=np.float32),
+            "probabilities": np.array([PROBABILITIES[wanted.model]] * len(texts), dtype=np.float32)
+            if wanted.model in PROBABILITIES
+            else None,
             "injection_probability": np.array([[float("ignore" in row)] for row in words], dtype=np.float32),
+            "language": np.array([["de" if "bitte" in row else "en"] for row in words], dtype=object),
+            "language_probability": np.full((len(texts), 1), 0.75, dtype=np.float32),
         }
         return {name: known[name] for name in wanted.outputs}
 
@@ -134,7 +153,9 @@ def vocabulary() -> Vocabulary:
 
 @pytest.fixture(scope="session")
 def catalogue() -> Catalogue:
-    return load_catalogue(Path(__file__).parents[3] / "zoo.yaml")
+    loaded = load_catalogue(Path(__file__).parents[3] / "zoo.yaml")
+    labelled = (model.model_copy(update={"labels": LABELS}) if model.labels_file else model for model in loaded)
+    return Catalogue(tuple(labelled))
 
 
 @pytest.fixture
@@ -148,7 +169,7 @@ async def router(vocabulary: Vocabulary, catalogue: Catalogue, bounds: RouterSet
     zoo.open.set()
     served = Catalogue(tuple(model for model in catalogue if model.runs_on == "zoo"))
     chat = Catalogue((*served.models, *catalogue.of_task("chat")))
-    vocabularies = {model.name: vocabulary for model in served if model.task != "classify"}
+    vocabularies = {model.name: vocabulary for model in served if model.name != "classify"}
     word_list = WordList(
         words.Vocabulary("!,.", lower=True, num_words=900, words={f"w{index}": index for index in range(1, 900)})
     )
@@ -161,6 +182,7 @@ async def router(vocabulary: Vocabulary, catalogue: Catalogue, bounds: RouterSet
         if all(services.readiness.is_ready(model.name) for model in served):
             break
     zoo.asked.clear()
+    zoo.most_busy = 0
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://router") as http:
         yield Router(app, http, zoo, services, metrics)

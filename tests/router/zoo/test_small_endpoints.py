@@ -30,6 +30,14 @@ async def test_rag_query_gives_a_vector_and_a_verdict(router, vector_of):
     assert body["data"][1]["prompt_injection"]["probability"] == 1.0
 
 
+async def test_rag_query_tells_the_language(router):
+    body = (await router.http.post("/v1/rag_query", json={"input": ["w5", "bitte w5 w6"]})).json()
+    assert [item["language"] for item in body["data"]] == [
+        {"code": "en", "probability": 0.75},
+        {"code": "de", "probability": 0.75},
+    ]
+
+
 async def test_rag_query_speaks_base64_too(router, vector_of):
     body = (await router.http.post("/v1/rag_query", json={"input": "w5", "encoding_format": "base64"})).json()
     vector = np.frombuffer(base64.b64decode(body["data"][0]["embedding"]), "<f4")
@@ -39,12 +47,14 @@ async def test_rag_query_speaks_base64_too(router, vector_of):
 async def test_rag_query_asks_for_every_output(router):
     """Triton 2.51 calls it a deadlock otherwise."""
     await router.http.post("/v1/rag_query", json={"input": "w5"})
-    assert router.zoo.asked[0].outputs == ("embedding", "injection_probability", "tokens")
+    wanted = ("embedding", "injection_probability", "language", "language_probability", "tokens")
+    assert router.zoo.asked[0].outputs == wanted
 
 
 async def test_models_are_listed_with_what_a_caller_wants_to_know(router):
     listed = {model["id"]: model for model in (await router.http.get("/v1/models")).json()["data"]}
-    assert list(listed) == ["embed", "rerank", "classify", "rag_query", "chat"]
+    assert {"embed", "rerank", "classify", "rag_query", "language", "nsfw", "chat"} <= set(listed)
+    assert (listed["nsfw"]["modality"], listed["nsfw"]["labels"]) == ("image", ["sfw", "nsfw"])
     assert listed["embed"]["object"] == "model"
     assert listed["embed"]["task"] == "embed"
     assert listed["embed"]["version"] == "1"
