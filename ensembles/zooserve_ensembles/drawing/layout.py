@@ -89,8 +89,8 @@ def arranged(boxes: Sequence[Size], arcs: Sequence[Arc], first: Collection[int],
         boxes=tuple(places[: len(boxes)]),
         ways=tuple(tuple(places[number] for number in chain) for chain in chains),
         size=Size(
-            max(place.x + place.size.width / 2 for place in places) + GAP_X,
-            max(place.bottom for place in places) + GAP_Y,
+            max((place.x + place.size.width / 2 for place in places), default=0) + GAP_X,
+            max((place.bottom for place in places), default=0) + GAP_Y,
         ),
     )
 
@@ -135,7 +135,9 @@ def _reaches(start: int, end: int, edges: Sequence[tuple[int, int]]) -> bool:
 
 def _ordered(row_of: Sequence[int], edges: Sequence[tuple[int, int]]) -> list[list[int]]:
     """The vertices of each row from left to right, by the middle of their neighbours, as long as that helps."""
-    rows = [[number for number, row in enumerate(row_of) if row == wanted] for wanted in range(max(row_of) + 1)]
+    rows = [
+        [number for number, row in enumerate(row_of) if row == wanted] for wanted in range(max(row_of, default=-1) + 1)
+    ]
     best, fewest = rows, _crossings(rows, edges)
     for sweep in range(SWEEPS):
         downwards = sweep % 2 == 0
