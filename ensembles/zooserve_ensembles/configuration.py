@@ -90,7 +90,7 @@ def _warmup(warmup: Warmup) -> Any:
         if wanted.content is None:
             entry.zero_data = True
         else:
-            entry.input_data_file = warmup.name
+            entry.input_data_file = warmup.file_of(wanted)
     return made
 
 

@@ -31,6 +31,16 @@ class Warmup:
     inputs: tuple[WarmupInput, ...]
     batch_size: int = 1
 
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """What lies in the model's folder `warmup`, by name."""
+        return {self.file_of(given): given.content for given in self.inputs if given.content is not None}
+
+    def file_of(self, given: WarmupInput) -> str:
+        """The file that an input's content is read from."""
+        several = sum(each.content is not None for each in self.inputs) > 1
+        return f"{self.name}_{given.tensor.name}" if several else self.name
+
 
 @dataclass(frozen=True, kw_only=True)
 class Member(Model):

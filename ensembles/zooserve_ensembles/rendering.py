@@ -79,7 +79,7 @@ def _ensemble_files(pipeline: Pipeline) -> Files:
 def _member_files(member: Member) -> Files:
     folder = Path(member.name)
     code = {"model.py": _stage(member)} if member.stage else {".gitkeep": b""}
-    samples = {sample.name: wanted.content for sample in member.warmups for wanted in sample.inputs if wanted.content}
+    samples = {name: content for warmup in member.warmups for name, content in warmup.files.items()}
     return {
         folder / "config.pbtxt": _text(member_config(member)),
         **{folder / "configs" / f"{name}.pbtxt": _text(member_config(it)) for name, it in member.variants.items()},

@@ -8,6 +8,7 @@ import pytest
 from zooserve_ensembles.families import FAMILIES
 from zooserve_ensembles.families.transformer import encoder, tokenizer
 from zooserve_ensembles.family import Family, generated_members, written_models
+from zooserve_ensembles.member import Warmup, text_of
 from zooserve_ensembles.pipeline import BadDefinition, Dtype, Tensor
 from zooserve_ensembles.rendering import HEADER, difference, is_rendered, orphans, rendered_files, written
 
@@ -80,6 +81,15 @@ def test_a_tokenizer_of_another_kind_says_how_it_pads() -> None:
     text = rendered_files([Family(members=(member,))])[Path("other_tokenizer/config.pbtxt")].decode()
     assert 'key: "buckets" value { string_value: "16,512" }' in text
     assert 'key: "pad_id" value { string_value: "1" }' in text
+
+
+def test_each_input_of_a_warm_up_has_a_file_of_its_own() -> None:
+    text, other = text_of(3), replace(text_of(5), tensor=Tensor("other", Dtype.STRING, (1,)))
+    member = replace(tokenizer("pair_tokenizer", "pair"), warmups=(Warmup("both", (text, other)),), variants={})
+    files = rendered_files([Family(members=(member,))])
+    assert files[Path("pair_tokenizer/warmup/both_text")] == text.content
+    assert files[Path("pair_tokenizer/warmup/both_other")] == other.content
+    assert b'input_data_file: "both_other"' in files[Path("pair_tokenizer/config.pbtxt")]
 
 
 def test_two_definitions_of_one_name_must_be_alike() -> None:
