@@ -5,6 +5,7 @@ Token vectors take 1.5 kB each, so they lie in a file that is mapped, not read.
 
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from zooserve_ensembles.late_interaction import Floats
 
-__all__ = ["Encoded", "Rows", "encoded"]
+__all__ = ["Encoded", "Rows", "batch", "encoded"]
 
 MAX_TOKENS = 256
 ROWS = 16
@@ -29,8 +30,8 @@ class Encoded:
         self.lengths: Ids = np.load(folder / "lengths.npy")
         self.vectors: Floats = np.load(folder / "vectors.npy")
         self._ids: Ids = np.load(folder / "ids.npy")
-        self._tokens: Floats = np.load(folder / "tokens.npy", mmap_mode="r")
         self._ends = np.cumsum(self.lengths)
+        self._folder = folder
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -42,6 +43,12 @@ class Encoded:
     def tokens(self, place: int) -> Floats:
         """The token vectors of one text."""
         return np.asarray(self._tokens[self._span(place)])
+
+    @cached_property
+    def _tokens(self) -> Floats:
+        """Opened when wanted: who trains on texts alone needs none of them."""
+        tokens: Floats = np.load(self._folder / "tokens.npy", mmap_mode="r")
+        return tokens
 
     def _span(self, place: int) -> slice:
         return slice(int(self._ends[place] - self.lengths[place]), int(self._ends[place]))

@@ -5,6 +5,8 @@ several requests, and a document must score the same in each. Ranks and differen
 models often take too, were left out for that; what they would add is measured in docs/models/rerank_trees.md.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -97,5 +99,4 @@ def _by_words(terms: Ids, document: Ids, rarity: Floats) -> tuple[float, ...]:
 
 
 def _bigrams(ids: Ids) -> set[tuple[int, int]]:
-    numbers = ids.tolist()
-    return set(zip(numbers, numbers[1:], strict=False))
+    return set(pairwise(ids.tolist()))

@@ -24,14 +24,17 @@ def _deferred(module: str, function: str = "build") -> Build:
 RECIPES: Mapping[str, Build] = {
     "chat_template": _deferred("chat", "build_template"),
     "chat_tokenizer": _deferred("chat"),
+    "cross_encoder": _deferred("cross_encoder"),
     "file_type_labels": _deferred("file_type"),
     "injection_head": _deferred("injection_head"),
     "language_automaton": _deferred("language", "build_automaton"),
     "language_graph": _deferred("language"),
     "language_labels": _deferred("language", "build_labels"),
     "sentence_encoder": _deferred("sentence_encoder"),
+    "token_rarity": _deferred("trees", "build_rarity"),
     "toxicity_graph": _deferred("toxicity"),
     "toxicity_vocabulary": _deferred("toxicity_vocabulary"),
+    "tree_ranker": _deferred("trees"),
 }
 
 
@@ -39,6 +42,6 @@ def fingerprint() -> str:
     """SHA-256 over the builders' code and the committed heads: an edit there makes every build stale."""
     package = Path(__file__).parent
     digest = hashlib.sha256()
-    for file in sorted([*(package / "graphs").glob("*.py"), *(package / "heads").glob("*.json")]):
+    for file in sorted([*(package / "graphs").glob("*.py"), *(package / "heads").glob("*.*")]):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()

@@ -141,6 +141,8 @@ class Model(_Entry):
     chunk_tokens: ChunkTokens = ChunkTokens()
     """Tokens, padding counted, that the router puts into one request to Triton."""
     limits: Limits
+    best_score: Annotated[float, Field(gt=0)] = 1.0
+    """Rerank: the score that is a relevance of 1. A probability reaches 1; late interaction, two cosines, reaches 2."""
     long_text: LongText | None = None
     """Embed: takes longer texts where the request says `long_text: "mean"`; without this none may."""
     dimensions: int | None = None

@@ -15,9 +15,6 @@ from zooserve_router.vocabulary import Vocabulary, known, refuse_too_long
 
 __all__ = ["RankedDocument", "Ranking", "RerankWork", "Reranker"]
 
-# cosine of the pooled vectors + mean MaxSim: each reaches 1.
-_BEST_SCORE = 2.0
-
 
 @dataclass(frozen=True)
 class RerankWork:
@@ -72,7 +69,7 @@ class Reranker:
         scores = np.empty(len(documents), dtype=np.float32)
         for chunk, answer in zip(chunks, answers, strict=True):
             scores[list(chunk.places)] = answer.outputs["score"].reshape(-1)[1:]
-        return Ranking(ranked(scores), tokens)
+        return Ranking(ranked(scores, work.model.best_score), tokens)
 
 
 def rerank_chunks(query: str, documents: Sequence[str], model: Model, slo_class: SloClass) -> tuple[Chunk, ...]:
@@ -89,9 +86,9 @@ def rerank_chunks(query: str, documents: Sequence[str], model: Model, slo_class:
     )
 
 
-def ranked(scores: npt.NDArray[np.float32]) -> list[RankedDocument]:
+def ranked(scores: npt.NDArray[np.float32], best_score: float) -> list[RankedDocument]:
     """The places by raw score, highest first and stable; clipping to 0..1 comes after, so that it makes no ties."""
-    relevance = np.clip(scores / _BEST_SCORE, 0.0, 1.0)
+    relevance = np.clip(scores / best_score, 0.0, 1.0)
     return [RankedDocument(int(place), float(relevance[place])) for place in np.argsort(-scores, kind="stable")]
 
 

@@ -129,6 +129,6 @@ def test_estimates_stay_between_the_frame_and_the_models_limit(text):
 
 
 def test_ranks_go_by_the_raw_score_where_clipping_would_make_ties():
-    documents = ranked(np.array([2.1, -0.5, 2.2, -0.1], dtype=np.float32))
+    documents = ranked(np.array([2.1, -0.5, 2.2, -0.1], dtype=np.float32), best_score=2.0)
     assert [document.index for document in documents] == [2, 0, 3, 1]
     assert [document.relevance for document in documents] == [1.0, 1.0, 0.0, 0.0]

@@ -9,6 +9,8 @@ from zooserve_ensembles.families import (
     nsfw,
     rag_query,
     rerank,
+    rerank_cross,
+    rerank_trees,
 )
 
 __all__ = ["FAMILIES"]
@@ -16,6 +18,8 @@ __all__ = ["FAMILIES"]
 FAMILIES = (
     embed.FAMILY,
     rerank.FAMILY,
+    rerank_cross.FAMILY,
+    rerank_trees.FAMILY,
     classify.FAMILY,
     rag_query.FAMILY,
     language.FAMILY,

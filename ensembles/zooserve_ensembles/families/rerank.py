@@ -4,21 +4,31 @@ from zooserve.catalogue import SloClass
 from zooserve_ensembles.families.embed import VECTORS
 from zooserve_ensembles.families.transformer import TEXT, TOKENIZED, TOKENS, encoder, late_interaction, tokenizer
 from zooserve_ensembles.family import Family
+from zooserve_ensembles.member import Member
 from zooserve_ensembles.pipeline import Dtype, Pipeline, Step, Tensor, edges
 
-__all__ = ["FAMILY"]
+__all__ = ["ENCODER", "FAMILY", "SCORE", "SUMMARY", "TOKENIZER"]
 
 SUMMARY = "A query (row 0) and its documents (the other rows) to a score for each row; row 0 has none."
 
 
-def _late_interaction(name: str, summary: str, slo_class: SloClass) -> Pipeline:
-    first = tokenizer(f"{name}_tokenizer", name, slo_class=slo_class)
-    second = encoder(
-        f"{name}_encoder",
-        f"Second stage of {name}: token ids to a unit vector and to raw token vectors (all-MiniLM-L6-v2, fp32).",
+SCORE = Tensor("score", Dtype.FP32, (1,))
+
+
+def _encoder(name: str, of: str, slo_class: SloClass) -> Member:
+    return encoder(
+        name,
+        f"Second stage of {of}: token ids to a unit vector and to raw token vectors (all-MiniLM-L6-v2, fp32).",
         outputs=VECTORS,
         slo_class=slo_class,
     )
+
+
+TOKENIZER = tokenizer("rerank_tokenizer", "rerank and rerank_trees")
+ENCODER = _encoder("rerank_encoder", "rerank and rerank_trees", "interactive")
+
+
+def _late_interaction(name: str, summary: str, slo_class: SloClass, first: Member, second: Member) -> Pipeline:
     third = late_interaction(f"{name}_maxsim", name, slo_class=slo_class)
     return Pipeline(
         name=name,
@@ -26,7 +36,7 @@ def _late_interaction(name: str, summary: str, slo_class: SloClass) -> Pipeline:
         slo_class=slo_class,
         buckets=first.buckets,
         inputs=(TEXT,),
-        outputs=(Tensor("score", Dtype.FP32, (1,)), TOKENS),
+        outputs=(SCORE, TOKENS),
         steps=(
             Step(first, takes=edges("text"), gives=TOKENIZED),
             Step(
@@ -45,7 +55,13 @@ def _late_interaction(name: str, summary: str, slo_class: SloClass) -> Pipeline:
 
 FAMILY = Family(
     pipelines=(
-        _late_interaction("rerank", SUMMARY, "interactive"),
-        _late_interaction("rerank_bulk", f"{SUMMARY} Bulk traffic, in queues of its own.", "bulk"),
+        _late_interaction("rerank", SUMMARY, "interactive", TOKENIZER, ENCODER),
+        _late_interaction(
+            "rerank_bulk",
+            f"{SUMMARY} Bulk traffic, in queues of its own.",
+            "bulk",
+            tokenizer("rerank_bulk_tokenizer", "rerank_bulk", slo_class="bulk"),
+            _encoder("rerank_bulk_encoder", "rerank_bulk", "bulk"),
+        ),
     )
 )
