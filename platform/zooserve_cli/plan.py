@@ -116,7 +116,13 @@ def _cache_arguments(size_bytes: int) -> tuple[str, ...]:
 
 def _probes(catalogue: Catalogue, runs_on: str) -> list[Probe]:
     models = (model for model in catalogue if model.runs_on == runs_on)
-    return [_probe(model, triton) for model in models for triton in dict.fromkeys(model.triton.values())]
+    return [_probe(model, triton) for model in models for triton in _watched(model)]
+
+
+def _watched(model: Model) -> list[str]:
+    """Its Triton models that take what its callers send, and through them the stages that these call."""
+    long_text = model.long_text.triton if model.long_text is not None else {}
+    return list(dict.fromkeys((*model.triton.values(), *long_text.values())))
 
 
 def _probe(model: Model, triton: str) -> Probe:
