@@ -148,6 +148,8 @@ def _value(tokens: _Tokens) -> "str | Block":
         tokens.take(_CLOSES[opens])
         return block
     word = tokens.take()
+    if word in "{}<>[]:,;":
+        raise Unlocatable(f"line {tokens.line}: expected a value, found {word}")
     if word[0] not in "\"'":
         return word + tokens.take() if word == "-" else word
     parts = [word]

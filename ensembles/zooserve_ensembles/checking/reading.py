@@ -265,7 +265,8 @@ def _two_schedulers(source: Source) -> Finding | None:
 
 def _refused(file: Path, text: str, exc: text_format.ParseError) -> Finding:
     line = exc.GetLine() or 1
-    reason = str(exc).split(" : ", 1)[-1].rstrip(".")
+    # Its text is `line:column : 'the line': reason`, without the middle for an unknown field.
+    reason = re.sub(r"^[\d:]+ : ('.*': )?", "", str(exc)).rstrip(".")
     written = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
     if "${" in text and ("$" in written or "$" in reason):
         return TEMPLATE.at(Place(file, line), f"this is a template: fill in its placeholders first ({written.strip()})")
@@ -275,7 +276,7 @@ def _refused(file: Path, text: str, exc: text_format.ParseError) -> Finding:
 
 def _suggestion(reason: str) -> str:
     """The nearest field or value, where the protobuf knows none of that name."""
-    match = re.search(r'(Message|Enum) type "(?P<type>[\w.]+)" has no (field|value) named "(?P<name>\w+)"', reason)
+    match = re.search(r'(Message|Enum) type "(?P<type>[\w.]+)" has no (field|value) named "?(?P<name>\w+)', reason)
     if match is None:
         return ""
     pool = model_config_pb2.DESCRIPTOR.pool

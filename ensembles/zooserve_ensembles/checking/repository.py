@@ -209,7 +209,7 @@ class Model:
                 tuple(entry.dims),
                 self.batched,
                 bool(getattr(entry, "optional", False)),
-                self.source.place((side, index)),
+                self.source.place((side, index), "name"),
             )
             for index, entry in enumerate(declared)
         }

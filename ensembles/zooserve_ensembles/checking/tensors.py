@@ -58,7 +58,7 @@ def _config(model: Model, config: Config, source: Source, repository: Repository
 
 def _tensor(source: Source, side: str, index: int, tensor: Config) -> Iterator[Finding]:
     called = f"{side} {tensor.name or index + 1}"
-    at = source.place((side, index))
+    at = source.place((side, index), "name")
     if not tensor.name:
         yield TENSOR.at(at, f"{called} has no name: add it")
     if not tensor.data_type:
@@ -88,7 +88,7 @@ def _variant(model: Model, variant: Config, source: Source, side: str) -> Iterat
     for index, tensor in enumerate(getattr(variant, side)):
         if tensor.name in declared and declared[tensor.name] != _kind(tensor):
             yield VARIANT.at(
-                source.place((side, index)),
+                source.place((side, index), "name"),
                 f"{side} {tensor.name} is {_kind(tensor)} here, but {declared[tensor.name]} in config.pbtxt: callers "
                 "must not see which hardware serves them",
             )

@@ -52,7 +52,8 @@ def _pin(ensemble: Model, index: int, member: Model, repository: Repository) -> 
     elif pinned not in member.versions:
         if not _written(ensemble, index):
             yield UNPINNED.at(
-                at, f"step {member.name} names no version, and Triton reads that as 0: write model_version: {latest}"
+                source.place("ensemble_scheduling", ("step", index), "model_name"),
+                f"step {member.name} names no version, and Triton reads that as 0: write model_version: {latest}",
             )
             return
         yield NO_FOLDER.at(
@@ -61,13 +62,19 @@ def _pin(ensemble: Model, index: int, member: Model, repository: Repository) -> 
             f"it has {_listed(member.versions)}",
         )
     elif pinned not in member.served:
-        policy = member.source.place("version_policy")
         yield EXCLUDED.at(
             at,
-            f"step {member.name} is pinned to version {pinned}, but its version_policy loads only "
-            f"{_listed(member.served) or 'nothing'} ({member.name}/{policy.file.name}:{policy.line}): add {pinned} "
-            f"with version_policy {{ specific {{ versions: [ {pinned} ] }} }} there, or pin {latest}",
+            f"step {member.name} is pinned to version {pinned}, but {_loads(member)}: add version_policy "
+            f"{{ specific {{ versions: [ {pinned} ] }} }} there, or pin {latest}",
         )
+
+
+def _loads(member: Model) -> str:
+    served = _listed(member.served) or "no version"
+    if member.source.block.find("version_policy") is None:
+        return f"{member.name}/{member.source.file.name} has no version_policy, and then only the latest is loaded, {served}"
+    place = member.source.place("version_policy")
+    return f"its version_policy ({member.name}/{place.file.name}:{place.line}) loads only {served}"
 
 
 def _released(ensemble: Model, member: Model, repository: Repository) -> str:

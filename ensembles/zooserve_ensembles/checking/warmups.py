@@ -44,7 +44,7 @@ def warmup_findings(repository: Repository) -> Iterator[Finding]:
 
 
 def _sample(model: Model, config: Config, source: Source, index: int, sample: Config) -> Iterator[Finding]:
-    at = source.place(("model_warmup", index))
+    at = source.place(("model_warmup", index), "name")
     called = f"warm-up {sample.name or index + 1}"
     if sample.batch_size > max(config.max_batch_size, 1):
         yield KIND.at(
