@@ -1,4 +1,4 @@
-"""Closed-loop load over loopback: N clients, each sending its next request when the last one is answered."""
+"""Load over loopback: N clients that each send when their last request is answered, or a request at every beat."""
 
 import argparse
 import asyncio
@@ -9,22 +9,27 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import aiohttp
 import numpy as np
-from tritonclient.http import InferenceServerClient, InferInput, InferRequestedOutput
 
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings
+from zooserve.triton.tensors import Tensor, encode_request, text_tensor
+from zooserve_router.backends.wire import ConnectionPool
+from zooserve_router.backends.zoo import HEADER_LENGTH
 
 __all__ = [
     "Call",
+    "Clients",
     "Measured",
     "add_addresses",
+    "direct",
     "direct_embed",
     "embeddings_call",
     "one_by_one",
     "percentile",
+    "rerank_call",
     "run_load",
+    "steady",
     "texts_of_words",
 ]
 
@@ -61,7 +66,7 @@ class Measured:
         return percentile(self.latencies_s, quantile) * 1000
 
 
-def add_addresses(parser: argparse.ArgumentParser) -> None:
+def add_addresses(parser: argparse.ArgumentParser, *, needed: bool = True) -> None:
     """--router, --zoo and --zoo-metrics; left out, those of the platform that runs from the state folder."""
     state = StateFolder(Settings().resolved().state_dir).read_state()
     running = state if state is not None and state.is_running else None
@@ -70,7 +75,7 @@ def add_addresses(parser: argparse.ArgumentParser) -> None:
         ("--zoo", running.zoo_http if running else None, "host:port of Triton's HTTP endpoint"),
         ("--zoo-metrics", running.zoo_metrics if running else None, "host:port of Triton's metrics endpoint"),
     ):
-        parser.add_argument(name, default=running_at, required=running_at is None, help=text)
+        parser.add_argument(name, default=running_at, required=needed and running_at is None, help=text)
 
 
 def percentile(values: Sequence[float], quantile: float) -> float:
@@ -86,24 +91,55 @@ def texts_of_words(words: int, count: int, seed: int = 7) -> list[str]:
     return [" ".join(rng.choice(WORDS, size=words)) for _ in range(count)]
 
 
-def embeddings_call(router: str, text: str) -> Call:
-    """One text to /v1/embeddings as openai-python sends it (base64)."""
-    body = json.dumps({"model": "embed", "input": text, "encoding_format": "base64"}).encode()
-    return Call(f"{router}/v1/embeddings", body, {"Content-Type": "application/json"})
+def embeddings_call(router: str, *texts: str, slo_class: str | None = None) -> Call:
+    """Texts to /v1/embeddings as openai-python sends them (base64)."""
+    wanted = texts[0] if len(texts) == 1 else list(texts)
+    body = json.dumps({"model": "embed", "input": wanted, "encoding_format": "base64"}).encode()
+    return Call(f"{router}/v1/embeddings", body, _headers(slo_class))
 
 
-def direct_embed(zoo: str, text: str, model: str = "embed") -> Call:
-    """The same text to the same ensemble on Triton, binary tensors both ways."""
-    tensor = InferInput("text", [1, 1], "BYTES")
-    tensor.set_data_from_numpy(np.array([[text.encode()]], dtype=np.object_))
-    outputs = [InferRequestedOutput(name, binary_data=True) for name in ("embedding", "tokens")]
-    body, header_length = InferenceServerClient.generate_request_body([tensor], outputs=outputs)
-    headers = {
-        "Content-Type": "application/octet-stream",
-        "Inference-Header-Content-Length": str(header_length),
-        "Accept-Encoding": "identity",
-    }
-    return Call(f"http://{zoo}/v2/models/{model}/infer", bytes(body), headers)
+def rerank_call(router: str, query: str, documents: Sequence[str], slo_class: str | None = None) -> Call:
+    """Documents to /v1/rerank."""
+    body = json.dumps({"model": "rerank", "query": query, "documents": list(documents)}).encode()
+    return Call(f"{router}/v1/rerank", body, _headers(slo_class))
+
+
+def _headers(slo_class: str | None) -> dict[str, str]:
+    return {"Content-Type": "application/json"} | ({"x-zooserve-class": slo_class} if slo_class else {})
+
+
+def direct_embed(zoo: str, *texts: str, model: str = "embed", timeout_s: float | None = None) -> Call:
+    """The same texts to the same ensemble on Triton, binary tensors both ways."""
+    return direct(zoo, model, (text_tensor("text", texts),), ("embedding", "tokens"), timeout_s)
+
+
+def direct(
+    zoo: str, model: str, inputs: Sequence[Tensor], outputs: Sequence[str], timeout_s: float | None = None
+) -> Call:
+    """One inference of a model on Triton, as the router sends it."""
+    timeout_us = None if timeout_s is None else int(timeout_s * 1e6)
+    body, header_length = encode_request(inputs, outputs, request_id="bench", timeout_us=timeout_us)
+    return Call(f"http://{zoo}/v2/models/{model}/infer", body, {HEADER_LENGTH: str(header_length)})
+
+
+class Clients:
+    """Sends calls over kept connections: the router's own HTTP client, the cheapest that this repository has."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, ConnectionPool] = {}
+
+    async def send(self, call: Call) -> int:
+        """The status of the answer, which is read whole."""
+        address, _, path = call.url.removeprefix("http://").partition("/")
+        if address not in self._pools:
+            host, _, port = address.rpartition(":")
+            self._pools[address] = ConnectionPool(host, int(port))
+        return (await self._pools[address].exchange("POST", f"/{path}", call.headers, call.body)).status
+
+    def close(self) -> None:
+        """Close the connections."""
+        for pool in self._pools.values():
+            pool.close()
 
 
 async def run_load(calls: Sequence[Call], concurrency: int, seconds: float) -> Measured:
@@ -111,37 +147,56 @@ async def run_load(calls: Sequence[Call], concurrency: int, seconds: float) -> M
     latencies: list[float] = []
     failed = 0
     upcoming = itertools.cycle(calls)
-    connector = aiohttp.TCPConnector(limit=concurrency)
-    async with aiohttp.ClientSession(connector=connector) as session:
-        end = time.perf_counter() + seconds
+    clients = Clients()
+    started = time.perf_counter()
+    end = started + seconds
 
-        async def client() -> None:
-            nonlocal failed
-            while time.perf_counter() < end:
-                call = next(upcoming)
-                started = time.perf_counter()
-                async with session.post(call.url, data=call.body, headers=call.headers) as answer:
-                    await answer.read()
-                    if answer.status == 200:
-                        latencies.append(time.perf_counter() - started)
-                    else:
-                        failed += 1
+    async def client() -> None:
+        nonlocal failed
+        while time.perf_counter() < end:
+            sent = time.perf_counter()
+            if await clients.send(next(upcoming)) == 200:
+                latencies.append(time.perf_counter() - sent)
+            else:
+                failed += 1
 
-        started = time.perf_counter()
-        await asyncio.gather(*(client() for _ in range(concurrency)))
-        return Measured(time.perf_counter() - started, latencies, failed)
+    await asyncio.gather(*(client() for _ in range(concurrency)))
+    clients.close()
+    return Measured(time.perf_counter() - started, latencies, failed)
+
+
+async def steady(calls: Sequence[Call], every_s: float, seconds: float) -> Measured:
+    """Send a call every `every_s`, whatever became of those before it; a latency counts from when it was due."""
+    latencies: list[float] = []
+    failed = 0
+    clients = Clients()
+    started = time.perf_counter()
+
+    async def one(number: int) -> None:
+        nonlocal failed
+        due = started + number * every_s
+        await asyncio.sleep(max(0.0, due - time.perf_counter()))
+        if await clients.send(calls[number % len(calls)]) == 200:
+            latencies.append(time.perf_counter() - due)
+        else:
+            failed += 1
+
+    await asyncio.gather(*(one(number) for number in range(int(seconds / every_s))))
+    clients.close()
+    return Measured(time.perf_counter() - started, latencies, failed)
 
 
 async def one_by_one(paths: dict[str, Callable[[int], Call]], count: int) -> dict[str, list[float]]:
     """Concurrency 1, the paths taking turns request by request: seconds per request of each."""
     taken: dict[str, list[float]] = {name: [] for name in paths}
-    async with aiohttp.ClientSession() as session:
-        for index in range(count):
-            for name, call_of in paths.items():
-                call = call_of(index)
-                started = time.perf_counter()
-                async with session.post(call.url, data=call.body, headers=call.headers) as answer:
-                    await answer.read()
-                    answer.raise_for_status()
-                taken[name].append(time.perf_counter() - started)
+    clients = Clients()
+    for index in range(count):
+        for name, call_of in paths.items():
+            call = call_of(index)
+            started = time.perf_counter()
+            status = await clients.send(call)
+            taken[name].append(time.perf_counter() - started)
+            if status != 200:
+                raise RuntimeError(f"{name} answered {status}")
+    clients.close()
     return taken

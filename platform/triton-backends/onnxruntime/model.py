@@ -93,12 +93,16 @@ class TritonPythonModel:
         pb_utils.Logger.log_info(f"{self._name}: {provider_names(settings.providers)}")
 
     def _count_runs(self) -> None:
-        # Triton's statistics count calls: rows per run is its inference count over these. A metric whose family is
-        # garbage fails each update, and once took the whole server down: the family is kept.
-        self._family = pb_utils.MetricFamily(
-            name="zooserve_onnx_runs", description="Runs of ONNX Runtime", kind=pb_utils.MetricFamily.COUNTER
-        )
-        self._runs = self._family.Metric(labels=self._labels)
+        # Triton's statistics count calls: rows per run is its inference count over the runs. A metric whose family is
+        # garbage fails each update, and once took the whole server down: the families are kept.
+        self._families = [
+            pb_utils.MetricFamily(name=name, description=description, kind=pb_utils.MetricFamily.COUNTER)
+            for name, description in (
+                ("zooserve_onnx_runs", "Runs of ONNX Runtime"),
+                ("zooserve_onnx_run_elements", "Elements of the first input in all runs: rows x length, padding too"),
+            )
+        ]
+        self._runs, self._elements = (family.Metric(labels=self._labels) for family in self._families)
 
     def _job(self, request: Any) -> Job:
         inputs = {name: pb_utils.get_input_tensor_by_name(request, name).as_numpy() for name in self._inputs}
@@ -107,6 +111,7 @@ class TritonPythonModel:
     def _run(self, wanted: Sequence[str], slices: Sequence[Arrays]) -> list[list[Array]]:
         # Counted here, not by the slices' threads: a metric that several of them moved took the server down.
         self._runs.increment(len(slices))
+        self._elements.increment(sum(next(iter(inputs.values())).size for inputs in slices))
         return self._slices.run(wanted, slices)
 
     def _dropped(self) -> Any:

@@ -72,6 +72,8 @@ class SessionSettings:
     """Slices of a batch that run at once, each on a thread of its own, besides `intra_op_threads` for a single row."""
     mask: str = ""
     """The input that is 0 where a row is padding: a run leaves out the columns at the end that are padding in all."""
+    operators: tuple[str, ...] = ()
+    """Shared libraries of operators that ONNX Runtime itself has not (`model_operations`, as in the native backend)."""
     entries: Mapping[str, str] = field(default_factory=dict)
     providers: tuple[Provider, ...] = (("CPUExecutionProvider", {}),)
 
@@ -92,6 +94,7 @@ def read_settings(config: Mapping[str, Any], device_id: int | None) -> SessionSe
         run_elements=_integer(given, "run_elements", 0),
         side_by_side=_side_by_side(given, device_id),
         mask=given.get("mask_input", ""),
+        operators=tuple(config.get("model_operations", {}).get("op_library_filename", ())),
         # Threads that spin for work burn the cores of the stubs beside them: measured on two cores, spinning won
         # nothing (1x32: 101 against 99 texts/s; 8x32: 167 against 163).
         entries={
@@ -113,7 +116,10 @@ def open_session(file: Path, settings: SessionSettings) -> ort.InferenceSession:
             "install the build that has it, or take the accelerator or KIND_GPU out of the configuration"
         )
     try:
-        return ort.InferenceSession(str(file), _options(settings), providers=list(settings.providers))
+        options = _options(settings)
+        for library in settings.operators:
+            options.register_custom_ops_library(library)
+        return ort.InferenceSession(str(file), options, providers=list(settings.providers))
     except Exception as exc:  # ONNX Runtime raises bare C++ types here, one per kind of failure
         raise ModelUnusable(f"ONNX Runtime cannot load {file.name}: {exc}") from exc
 

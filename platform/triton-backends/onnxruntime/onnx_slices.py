@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import onnxruntime as ort
 from onnx_batches import Array, Arrays, BadTensor
 from onnx_session import SessionSettings, open_session, run_options
@@ -44,6 +45,15 @@ class Slices:
 
     def _run(self, session: ort.InferenceSession, wanted: Sequence[str], inputs: Arrays) -> list[Array]:
         try:
-            return list(session.run(list(wanted), dict(inputs), self._options))
+            texts = {name: _texts(array) for name, array in inputs.items() if array.dtype == object}
+            return list(session.run(list(wanted), {**inputs, **texts}, self._options))
         except InvalidArgument as exc:
             raise BadTensor(str(exc)) from exc
+
+
+def _texts(array: Array) -> Array:
+    """Triton's strings are bytes, ONNX Runtime's are text. Raises BadTensor where they are not UTF-8."""
+    try:
+        return np.array([item.decode() for item in array.ravel()], object).reshape(array.shape)
+    except UnicodeDecodeError as exc:
+        raise BadTensor(f"not UTF-8: {exc}") from exc

@@ -120,6 +120,13 @@ def test_a_file_that_is_not_onnx_is_refused(tmp_path: Path, content: bytes) -> N
         open_session(file, SessionSettings())
 
 
+def test_operators_of_a_library_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    settings = read_settings({"model_operations": {"op_library_filename": [str(tmp_path / "none.so")]}}, None)
+    (tmp_path / "model.onnx").write_bytes(b"x")
+    with pytest.raises(ModelUnusable, match=r"none\.so"):
+        open_session(tmp_path / "model.onnx", settings)
+
+
 def test_a_missing_file_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(ModelUnusable, match="zooserve fetch"):
         open_session(tmp_path / "model.onnx", SessionSettings())

@@ -41,6 +41,31 @@ def test_values_that_the_model_refuses_are_the_callers_fault(table: Path, count:
     slices.close()
 
 
+@pytest.fixture
+def echo(tmp_path: Path) -> Path:
+    """A model that answers the texts it is given."""
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["text"], ["same"])],
+        "echo",
+        [helper.make_tensor_value_info("text", TensorProto.STRING, [None])],
+        [helper.make_tensor_value_info("same", TensorProto.STRING, [None])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+def test_texts_arrive_as_text(echo: Path) -> None:
+    slices = Slices(echo, SessionSettings())
+    ((same,),) = slices.run(["same"], [{"text": np.array(["é".encode(), b"b"], object)}])
+    assert same.tolist() == ["é", "b"]
+
+
+def test_texts_that_are_none_are_the_callers_fault(echo: Path) -> None:
+    with pytest.raises(BadTensor, match="not UTF-8"):
+        Slices(echo, SessionSettings()).run(["same"], [{"text": np.array([b"\xff"], object)}])
+
+
 def test_a_model_of_one_thread_is_opened_once(table: Path) -> None:
     slices = Slices(table, SessionSettings(intra_op_threads=1, side_by_side=2))
     assert slices._narrow is slices.session
