@@ -42,7 +42,11 @@ def check_repository(root: Path, target: Target | None = None, fetched: Collecti
         repository = replace(repository, is_house=True, fetched=frozenset(fetched))
     repository = replace(repository, target=target)
     findings += _findings(repository)
-    return Report(len(repository.models), len(repository.ensembles), tuple(sorted(findings, key=_order)))
+    return Report(
+        len(repository.models) + len(repository.unreadable),
+        len(repository.ensembles),
+        tuple(sorted(findings, key=_order)),
+    )
 
 
 def _findings(repository: Repository) -> list[Finding]:

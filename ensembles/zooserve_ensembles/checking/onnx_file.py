@@ -95,14 +95,15 @@ class _Reader:
         self._data = data
 
     def model(self) -> Graph:
-        graph, version = None, 0
+        graph, version, operators = None, 0, False
         for number, value in self._fields((0, len(self._data))):
             if number == 1 and isinstance(value, int):
                 version = value
             elif number == 7 and not isinstance(value, int):
                 graph = value
-        if graph is None or not version:
-            raise NotOnnx("it has no graph")
+            operators = operators or number == 8
+        if graph is None or not version or not operators:
+            raise NotOnnx("it has no graph, or names no operators")
         return self._graph(graph)
 
     def _graph(self, span: Span) -> Graph:
@@ -225,7 +226,7 @@ _HEADER = 4
 
 def _cut(missing: int, *, whole: bool, seen: bool) -> str:
     if whole and seen:
-        return f"it is cut off: {missing:,} bytes are missing at its end"
+        return f"it is cut off: at least {missing:,} bytes are missing at its end"
     return "its bytes are no protobuf"
 
 
