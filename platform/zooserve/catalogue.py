@@ -21,6 +21,7 @@ __all__ = [
     "Modality",
     "Model",
     "ModelNotEnabled",
+    "Prompts",
     "SloClass",
     "Task",
     "UnknownModel",
@@ -28,7 +29,7 @@ __all__ = [
     "load_catalogue",
 ]
 
-Task = Literal["embed", "rerank", "classify", "rag_query", "chat"]
+Task = Literal["embed", "rerank", "classify", "rag_query", "sparse", "chat"]
 SloClass = Literal["interactive", "bulk"]
 Modality = Literal["text", "image", "file"]
 
@@ -91,6 +92,13 @@ class ChunkTokens(_Entry):
         return self.interactive if slo_class == "interactive" else self.bulk
 
 
+class Prompts(_Entry):
+    """What the model was trained to see before a text, by what the text is: the request's `input_type`."""
+
+    query: str
+    passage: str
+
+
 class LongText(_Entry):
     """How texts longer than the model reads are embedded, for requests that opt in."""
 
@@ -143,6 +151,8 @@ class Model(_Entry):
     limits: Limits
     best_score: Annotated[float, Field(gt=0)] = 1.0
     """Rerank: the score that is a relevance of 1. A probability reaches 1; late interaction, two cosines, reaches 2."""
+    prompts: Prompts | None = None
+    """Embed: the router writes one before every text, and counts it. Token ids go as they are."""
     long_text: LongText | None = None
     """Embed: takes longer texts where the request says `long_text: "mean"`; without this none may."""
     dimensions: int | None = None
@@ -166,7 +176,7 @@ class Model(_Entry):
             raise ValueError("a classify model needs `labels` or a `labels_file`")
         if self.task != "classify" and self.modality != "text":
             raise ValueError(f"a model of task {self.task} takes text; only classify models take anything else")
-        if self.task in ("embed", "rag_query") and self.dimensions is None:
+        if self.task in ("embed", "rag_query", "sparse") and self.dimensions is None:
             raise ValueError(f"a model of task {self.task} needs `dimensions`")
         if self.long_text is not None and self.task != "embed":
             raise ValueError("only an embed model can have `long_text`")

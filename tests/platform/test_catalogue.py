@@ -33,7 +33,7 @@ def write(tmp_path: Path):
 
 def test_the_committed_catalogue_loads_and_serves_every_task() -> None:
     catalogue = load_catalogue(ROOT / "zoo.yaml")
-    assert {model.task for model in catalogue} == {"embed", "rerank", "classify", "rag_query", "chat"}
+    assert {model.task for model in catalogue} == {"embed", "rerank", "classify", "rag_query", "sparse", "chat"}
 
 
 def test_a_model_is_found_by_name_alias_and_pinned_version(write) -> None:

@@ -3,6 +3,9 @@
 from zooserve_ensembles.families import (
     classify,
     embed,
+    embed_int8,
+    embed_multilingual,
+    embed_sparse,
     file_type,
     injection,
     language,
@@ -17,6 +20,9 @@ __all__ = ["FAMILIES"]
 
 FAMILIES = (
     embed.FAMILY,
+    embed_int8.FAMILY,
+    embed_multilingual.FAMILY,
+    embed_sparse.FAMILY,
     rerank.FAMILY,
     rerank_cross.FAMILY,
     rerank_trees.FAMILY,

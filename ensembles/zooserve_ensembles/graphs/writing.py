@@ -22,31 +22,31 @@ class Graph:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._nodes: list[NodeProto] = []
-        self._constants: dict[str, TensorProto] = {}
+        self.nodes: list[NodeProto] = []
+        self.constants: dict[str, TensorProto] = {}
         self._domains = {"": OPSET}
 
     def node(self, op: str, inputs: Sequence[str], output: str, *, domain: str = "", **attributes: Any) -> str:
         """Append a node of one output."""
         self._domains.setdefault(domain, 1)
-        self._nodes.append(helper.make_node(op, list(inputs), [output], name=output, domain=domain, **attributes))
+        self.nodes.append(helper.make_node(op, list(inputs), [output], name=output, domain=domain, **attributes))
         return output
 
     def extend(self, nodes: Iterable[NodeProto], constants: Iterable[TensorProto]) -> None:
         """Append nodes that were made elsewhere, with their constants."""
-        self._nodes.extend(nodes)
-        self._constants.update((tensor.name, tensor) for tensor in constants)
+        self.nodes.extend(nodes)
+        self.constants.update((tensor.name, tensor) for tensor in constants)
 
     def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike = np.float32) -> str:
         """Keep an array under this name; a name that is there already stays as it is."""
-        if name not in self._constants:
+        if name not in self.constants:
             array = np.ascontiguousarray(value, dtype=dtype).reshape(np.shape(value))
-            self._constants[name] = numpy_helper.from_array(array, name)
+            self.constants[name] = numpy_helper.from_array(array, name)
         return name
 
     def serialized(self, inputs: Sequence[ValueInfoProto], outputs: Sequence[ValueInfoProto]) -> bytes:
         """The checked model between these tensors, as the bytes of its file."""
-        graph = helper.make_graph(self._nodes, self._name, inputs, outputs, list(self._constants.values()))
+        graph = helper.make_graph(self.nodes, self._name, inputs, outputs, list(self.constants.values()))
         opsets = [helper.make_opsetid(domain, version) for domain, version in self._domains.items()]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
         onnx.checker.check_model(model, full_check=True)
