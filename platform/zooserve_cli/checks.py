@@ -23,6 +23,8 @@ _GIB = 2**30
 _DISK_BYTES = 2 * _GIB
 _SHM_BYTES = _GIB // 4
 _MEMORY_BYTES = 3 * _GIB
+_SHOWN = 5
+"""Findings in the zoo's repository that are told at once."""
 _SHM = Path("/dev/shm")  # noqa: S108 (where the kernel keeps shared memory)
 
 
@@ -45,7 +47,7 @@ def all_checks(settings: Settings) -> list[Check]:
     """Every check, in the order to mend them in."""
     state = StateFolder(settings.state_dir).read_state()
     ports = [] if state is not None and state.is_running else _ports(settings)
-    return [*_machine(settings), _catalogue(settings), *_weights(settings), *ports]
+    return [*_machine(settings), _catalogue(settings), _repository(settings), *_weights(settings), *ports]
 
 
 def _machine(settings: Settings) -> list[Check]:
@@ -139,6 +141,17 @@ def _weights(settings: Settings) -> list[Check]:
     missing = [target for target in targets if not (settings.repository / target).is_file()]
     found = f"{len(targets)} files in place" if not missing else f"{len(missing)} missing, such as {missing[0]}"
     return [Check("weights", not missing, found, "Run `zooserve fetch`; `zooserve up` does it by itself.")]
+
+
+def _repository(settings: Settings) -> Check:
+    from zooserve_cli.repository_check import checked, told
+
+    try:
+        report = checked(settings)
+    except ZooserveError as exc:
+        return Check("zoo repository", False, "weights.lock cannot be read", str(exc))
+    more = "`zooserve ensembles check` tells all of it."
+    return Check("zoo repository", report.passes(), report.summary(), "\n      ".join([*told(report)[:_SHOWN], more]))
 
 
 def _ports(settings: Settings) -> list[Check]:

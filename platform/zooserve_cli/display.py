@@ -31,11 +31,15 @@ class Steps:
             self._status.start()
 
     def show(self, state: PlatformState) -> None:
-        """Show what is new in `state`."""
+        """Show what is new in `state`: its steps, and what is wrong in the repository."""
         for step in state.steps:
             if step.seconds is not None and step.name not in self._done:
                 self._done.add(step.name)
                 self._console.print(f"[green]✓[/] {step.name}  [dim]{step.seconds:.1f} s[/]")
+        for warning in state.warnings:
+            if warning not in self._done:
+                self._done.add(warning)
+                self._console.print(f"! {warning}", style="yellow", markup=False)
         if self._status:
             self._status.update(", ".join(step.name for step in state.steps if step.seconds is None) or "starting")
 

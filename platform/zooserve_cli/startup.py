@@ -16,6 +16,7 @@ from zooserve_cli.bounds import stop_s
 from zooserve_cli.checks import faults_before_start
 from zooserve_cli.fetch import fetch_weights
 from zooserve_cli.plan import Plan, make_plan, own_backends, with_ports
+from zooserve_cli.repository_check import repository_warnings
 
 if TYPE_CHECKING:
     from zooserve_cli.supervisor import Supervisor
@@ -41,7 +42,7 @@ def prepare(
     began = time.monotonic()
     fetch_weights(settings, progress=progress)
     fetched = Step(name="weights in place", seconds=time.monotonic() - began)
-    state = state.model_copy(update={"steps": (checked, fetched)})
+    state = state.model_copy(update={"steps": (checked, fetched), "warnings": repository_warnings(settings)})
     metrics = _metrics(folder)
     from zooserve_cli.supervisor import Supervisor
 

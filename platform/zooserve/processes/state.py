@@ -59,6 +59,8 @@ class PlatformState(_Part):
     """Restarts of each server since the start."""
     reloads: dict[str, int] = {}
     """Reloads of each Triton model since the start."""
+    warnings: tuple[str, ...] = ()
+    """What the checker found wrong in the zoo's repository, with file and line; everything else serves all the same."""
     stop_s: float = 120.0
     """How long stopping everything may take at the very most, by this platform's settings."""
 
