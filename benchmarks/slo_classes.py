@@ -105,6 +105,8 @@ FREE = (
     Arrangement(rows=CHUNK_TEXTS),
     Arrangement(niceness=19),
     Arrangement(niceness=19, run_elements=2048),
+    Arrangement(niceness=20),
+    Arrangement(niceness=20, run_elements=2048),
 )
 LIMITED = (Arrangement(niceness=0, priority=10), Arrangement(niceness=0, run_elements=256, priority=10))
 

@@ -1,6 +1,11 @@
-"""What a zoo model must answer before it counts as ready: one real inference per class and bucket."""
+"""What a zoo model must answer before it counts as ready: one real inference per class and bucket.
 
+Texts and ids are drawn anew each time: a response cache would answer known ones for a stub that is dead.
+"""
+
+import secrets
 from collections.abc import Iterator, Mapping
+from string import ascii_lowercase
 
 import numpy as np
 
@@ -17,6 +22,7 @@ __all__ = ["inferences_proving", "zoo_probe"]
 
 # One inference of the longest bucket on two busy cores takes far less, also while another class is being warmed.
 _TIMEOUT_S = 30.0
+_SAFE_IDS = 99
 
 
 def zoo_probe(model: Model, zoo: Zoo, counters: Mapping[str, TokenCounter]) -> Probe:
@@ -57,10 +63,12 @@ def _ask(triton_model: str, inputs: tuple[Tensor, ...], outputs: tuple[str, ...]
 def _contents(model: Model, bucket: int) -> Tensor:
     if model.modality != "text":
         return bytes_tensor(model.modality, [SAMPLES[model.modality]])
-    text = " ".join(["a"] * (bucket - 2))  # two special tokens fill it up
+    # A letter is a token, and two special ones fill it up.
+    text = " ".join(secrets.choice(ascii_lowercase) for _ in range(bucket - 2))
     return text_tensor("text", [text, text] if model.task == "rerank" else [text])
 
 
 def _token_inputs(bucket: int) -> tuple[Tensor, ...]:
-    ones = np.ones((1, bucket), dtype=np.int64)
-    return (token_tensor("input_ids", ones), token_tensor("attention_mask", ones))
+    # Ids of BERT's unused entries: every vocabulary has as many.
+    ids = np.array([[1 + secrets.randbelow(_SAFE_IDS) for _ in range(bucket)]], dtype=np.int64)
+    return (token_tensor("input_ids", ids), token_tensor("attention_mask", np.ones_like(ids)))

@@ -12,6 +12,9 @@ import triton_python_backend_utils as pb_utils
 
 __all__ = ["Arrays", "Outcome", "Stage"]
 
+IDLE_NICENESS = 20
+"""One beyond the lowest that `nice` knows: scheduled where nobody else wants the core."""
+
 Arrays = Mapping[str, npt.NDArray[Any]]
 Outcome = Arrays | Exception
 
@@ -70,4 +73,7 @@ def _set_niceness(increment: int) -> None:
     if increment > 0:
         # os.nice reaches only the calling thread on Linux, and numpy has started its own by now.
         for task in Path("/proc/self/task").iterdir():
-            os.setpriority(os.PRIO_PROCESS, int(task.name), increment)
+            if increment >= IDLE_NICENESS:
+                os.sched_setscheduler(int(task.name), os.SCHED_IDLE, os.sched_param(0))
+            else:
+                os.setpriority(os.PRIO_PROCESS, int(task.name), increment)

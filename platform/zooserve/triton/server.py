@@ -15,6 +15,9 @@ from zooserve.triton.installation import Installation
 __all__ = ["Addresses", "TritonServer"]
 
 
+Stamps = frozenset[tuple[str, int, int]]
+"""Of each file: path, time of change, size."""
+
 # The longest pause of a start that went on was 15 s, beside 15 busy neighbours.
 _STALLED_S = 90.0
 _STUB_START_S = 600
@@ -48,7 +51,8 @@ class Addresses:
 class TritonServer:
     """A tritonserver child process over one model repository; it loads `models`, by default all that are there.
 
-    `arguments` are added to its command line.
+    With `response_cache_bytes` it keeps answers to repeated requests of the models that ask for it in their
+    configuration, in so much memory; `arguments` are added to its command line.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class TritonServer:
         log_file: Path,
         shm_prefix: str = "zooserve-",
         models: Sequence[str] = ("*",),
+        response_cache_bytes: int = 0,
         arguments: Sequence[str] = (),
     ) -> None:
         self.name = name
@@ -68,7 +73,9 @@ class TritonServer:
         self._installation = installation
         self._repository = repository
         self._models = tuple(models)
+        self._response_cache_bytes = response_cache_bytes
         self._arguments = tuple(arguments)
+        self._files_at_start: Stamps = frozenset()
         self._shm_prefix = f"{shm_prefix}{name}-{addresses.http_port}-"
 
     @property
@@ -85,6 +92,15 @@ class TritonServer:
     def exit_code(self) -> int | None:
         """How the server ended; negative is a signal. None while it runs, and before its first start."""
         return self._child.exit_code
+
+    @property
+    def caches(self) -> bool:
+        """Whether it keeps answers. It keeps them beyond a reload of their model, whatever has become of its files."""
+        return self._response_cache_bytes > 0
+
+    def files_changed(self) -> bool:
+        """Whether the repository's files are others than at the last start."""
+        return self._files_at_start != _stamps(self._repository)
 
     def command(self) -> list[str]:
         """The command line, every listener bound to the given host."""
@@ -109,11 +125,13 @@ class TritonServer:
             # After Triton's own 30 s a stub that starts slowly on a busy machine is given up, and the server then waits
             # for ever for the end of this stub that has meanwhile started (seen in wait4 under StubLauncher::Launch).
             f"--backend-config=python,stub-timeout-seconds={_STUB_START_S}",
+            *([f"--cache-config=local,size={self._response_cache_bytes}"] if self.caches else []),
             *self._arguments,
         ]
 
     def start(self) -> None:
         """Start the process, which ends when this one does; it loads its models while this returns."""
+        self._files_at_start = _stamps(self._repository)
         self._child.start(self.command(), self._installation.environment)
 
     def wait_until_loaded(self, timeout_s: float) -> None:
@@ -151,3 +169,8 @@ class TritonServer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
+
+
+def _stamps(repository: Path) -> Stamps:
+    files = (file for file in repository.rglob("*") if file.is_file() and file.suffix != ".pyc")
+    return frozenset((str(file), (stat := file.stat()).st_mtime_ns, stat.st_size) for file in files)

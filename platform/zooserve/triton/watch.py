@@ -1,11 +1,13 @@
 """Looking after one Triton by real inference: what is wrong with it, and the remedy that mends it.
 
 Triton's own readiness is not evidence: it is 200 over models whose stub was killed. A look asks every watched model
-one short question, unless the model's statistics say that it answered somebody since the last look.
+one short question, unless the model's statistics say that it answered somebody since the last look. A response cache
+answers for a dead stub too: a probe's text is new each time, and beside a cache nobody's success is evidence.
 """
 
 import json
 import re
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,7 +67,8 @@ class Probe:
 
     model: str
     path: str
-    body: bytes
+    body: Callable[[], bytes]
+    """Made anew for each asking."""
     headers: Mapping[str, str] = field(default_factory=dict)
     progress: Callable[[str], int] | None = None
     """Reads from the server's metrics page a number that moves while the model works, if it has one.
@@ -76,22 +79,28 @@ class Probe:
 
 
 def text_probe(model: str, rows: int = 1) -> Probe:
-    """A zoo model's question: `rows` short texts."""
-    text = {"name": "text", "shape": [rows, 1], "datatype": "BYTES", "data": ["are you there?"] * rows}
-    return Probe(model, f"/v2/models/{model}/infer", json.dumps({"inputs": [text]}).encode())
+    """A zoo model's question: `rows` short texts, never the same ones."""
+
+    def body() -> bytes:
+        texts = [f"are you there, {secrets.token_hex(4)}?"] * rows
+        text = {"name": "text", "shape": [rows, 1], "datatype": "BYTES", "data": texts}
+        return json.dumps({"inputs": [text]}).encode()
+
+    return Probe(model, f"/v2/models/{model}/infer", body)
 
 
 def content_probe(model: str, modality: Modality) -> Probe:
     """The question of a zoo model that takes no text: one small image or file."""
     body, header_length = encode_request([bytes_tensor(modality, [SAMPLES[modality]])], (), request_id="probe")
-    return Probe(model, f"/v2/models/{model}/infer", body, {"inference-header-content-length": str(header_length)})
+    headers = {"inference-header-content-length": str(header_length)}
+    return Probe(model, f"/v2/models/{model}/infer", lambda: body, headers)
 
 
 def chat_probe(model: str) -> Probe:
     """The leaf's question: one token."""
     body = {"text_input": "Hi", "sampling_param_max_tokens": 1, "sampling_param_exclude_input_from_output": True}
     path = f"/v2/models/{model}/generate_stream"
-    return Probe(model, path, json.dumps(body).encode(), progress=lambda page: load_in(page).live_kv_tokens)
+    return Probe(model, path, lambda: json.dumps(body).encode(), progress=lambda page: load_in(page).live_kv_tokens)
 
 
 def sick_model(error: str) -> str | None:
@@ -151,13 +160,20 @@ class Watch:
         self._late.pop(_STATISTICS, None)
         remedies: list[Remedy] = []
         for probe in self._probes:
-            if answered.get(probe.model, 0) > self._answered.get(probe.model, 0):
+            if not self._server.caches and answered.get(probe.model, 0) > self._answered.get(probe.model, 0):
                 self._note_well(probe.model)
             else:
                 remedies += await self._ask(http, probe)
         self._answered = await self._counts_after_probes(http, answered)
         alone = len(self._late) < len(self._probes)
-        return _merged(remedies + self._hung(self._settings.patience * (_PATIENCE_WITH_ONE if alone else 1)))
+        hung = self._hung(self._settings.patience * (_PATIENCE_WITH_ONE if alone else 1))
+        return _merged([self._without_stale_answers(remedy) for remedy in remedies + hung])
+
+    def _without_stale_answers(self, remedy: Remedy) -> Remedy:
+        """A restart instead of a reload whose files have changed: the cache would go on answering for the old ones."""
+        if isinstance(remedy, Reload) and self._server.caches and self._server.files_changed():
+            return Restart(f"{remedy.cause}; files changed since the start, and cached answers outlive a reload")
+        return remedy
 
     async def reload(self, http: httpx.AsyncClient, model: str) -> str:
         """Unload and load a model; "" or what went wrong. A load alone is skipped while no file has changed."""
@@ -223,7 +239,7 @@ class Watch:
         try:
             answer = await http.post(
                 f"{self._url}{probe.path}",
-                content=probe.body,
+                content=probe.body(),
                 headers=probe.headers,
                 timeout=self._settings.probe_timeout_s,
             )

@@ -17,13 +17,18 @@ SICK = "in ensemble 'embed', Stub process 'embed_encoder_0_0' is not healthy."
 
 
 class Server:
-    """The two things that a watch wants of a server."""
+    """What a watch wants of a server."""
 
     addresses = Addresses("triton", 1, 2, 3)
 
     def __init__(self) -> None:
         self.pid: int | None = 1
         self.exit_code: int | None = None
+        self.caches = False
+        self.changed = False
+
+    def files_changed(self) -> bool:
+        return self.changed
 
 
 class Triton:
@@ -124,6 +129,40 @@ async def test_a_model_that_answered_somebody_is_not_probed(
     triton.counts["embed"] += 1
     assert await watch.look(http) == []
     assert triton.asked == ["/v2/models/rerank/infer"]
+
+
+async def test_beside_a_response_cache_every_model_is_probed_since_the_cache_may_have_answered(
+    watch: Watch, server: Server, http: httpx.AsyncClient, triton: Triton
+) -> None:
+    server.caches = True
+    await watch.look(http)
+    triton.asked.clear()
+    triton.counts["embed"] += 1
+    await watch.look(http)
+    assert triton.asked == ["/v2/models/embed/infer", "/v2/models/rerank/infer"]
+
+
+def test_no_two_probes_of_text_are_alike_so_that_no_cache_answers_them() -> None:
+    probe = text_probe("embed")
+    assert probe.body() != probe.body()
+
+
+@pytest.mark.parametrize(
+    ("caches", "changed", "remedy"),
+    [(True, True, Restart), (True, False, Reload), (False, True, Reload)],
+)
+async def test_a_sick_model_with_cached_answers_of_other_files_is_not_just_reloaded(
+    watch: Watch,
+    server: Server,
+    http: httpx.AsyncClient,
+    triton: Triton,
+    caches: bool,
+    changed: bool,
+    remedy: type[Reload | Restart],
+) -> None:
+    server.caches, server.changed = caches, changed
+    triton.answers["embed"] = failing(SICK)
+    assert [type(found) for found in await watch.look(http)] == [remedy]
 
 
 async def test_our_own_probe_does_not_count_as_somebody(watch: Watch, http: httpx.AsyncClient, triton: Triton) -> None:
@@ -265,13 +304,13 @@ def test_the_backoff_doubles_up_to_its_bound() -> None:
 
 
 def test_probes_are_small() -> None:
-    assert len(text_probe("embed").body) < 200
-    assert json.loads(text_probe("rerank", rows=2).body)["inputs"][0]["shape"] == [2, 1]
-    assert json.loads(chat_probe("tensorrt_llm").body)["sampling_param_max_tokens"] == 1
+    assert len(text_probe("embed").body()) < 200
+    assert json.loads(text_probe("rerank", rows=2).body())["inputs"][0]["shape"] == [2, 1]
+    assert json.loads(chat_probe("tensorrt_llm").body())["sampling_param_max_tokens"] == 1
     image = content_probe("nsfw", "image")
-    header = json.loads(image.body[: int(image.headers["inference-header-content-length"])])
+    header = json.loads(image.body()[: int(image.headers["inference-header-content-length"])])
     assert (header["inputs"][0]["name"], header["inputs"][0]["datatype"]) == ("image", "BYTES")
-    assert image.body.endswith(SAMPLES["image"])
+    assert image.body().endswith(SAMPLES["image"])
 
 
 def leaf_page(live_tokens: int) -> Callable[[], httpx.Response]:
