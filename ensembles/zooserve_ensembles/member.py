@@ -12,7 +12,8 @@ __all__ = ["NICENESS", "Member", "Warmup", "WarmupInput", "text_of", "zeros"]
 NICENESS: Mapping[SloClass, int] = {"interactive": 0, "bulk": 10}
 """How far each class stands back for others at the cores."""
 
-PHRASE = "what keeps a set of texts in one batch while the model is busy"
+PHRASE = "what people search for while the model is busy is a set of many small things"
+"""Each word is one token of BERT's vocabulary and of XLM-R's."""
 
 
 @dataclass(frozen=True)

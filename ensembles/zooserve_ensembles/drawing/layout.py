@@ -15,7 +15,7 @@ from statistics import fmean
 __all__ = ["Arc", "Layout", "Place", "Size", "arranged", "spread"]
 
 GAP_X = 28.0
-GAP_Y = 22.0
+GAP_Y = 26.0
 SWEEPS = 12
 
 
@@ -83,8 +83,11 @@ def arranged(boxes: Sequence[Size], arcs: Sequence[Arc], first: Collection[int],
     order = _ordered(row_of, edges)
     xs = _straightened(_xs(order, sizes, edges), chains, order, sizes)
     xs = _closed_up(xs, order, sizes, edges)
-    ys = _ys(order, sizes)
-    places = [Place(xs[number] + GAP_X, ys[row_of[number]], size) for number, size in enumerate(sizes)]
+    heights = [max((sizes[number].height for number in row), default=0) for row in order]
+    # What passes a row passes all of it, so that a link bends between the rows only.
+    tall = [size if size.width else Size(0, heights[row]) for size, row in zip(sizes, row_of, strict=True)]
+    ys = list(_middles(heights))
+    places = [Place(xs[number] + GAP_X, ys[row_of[number]], size) for number, size in enumerate(tall)]
     return Layout(
         boxes=tuple(places[: len(boxes)]),
         ways=tuple(tuple(places[number] for number in chain) for chain in chains),
@@ -259,12 +262,8 @@ def _parts(numbers: Iterable[int], edges: Sequence[tuple[int, int]]) -> list[set
     return parts
 
 
-def _ys(order: Sequence[Sequence[int]], sizes: Sequence[Size]) -> list[float]:
+def _middles(heights: Iterable[float]) -> Iterator[float]:
     """The middle of each row."""
-    return list(_middles(max((sizes[number].height for number in row), default=0) for row in order))
-
-
-def _middles(heights: Iterator[float]) -> Iterator[float]:
     top = GAP_Y
     for height in heights:
         yield top + height / 2
