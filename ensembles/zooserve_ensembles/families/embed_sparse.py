@@ -1,7 +1,5 @@
 """Text to the heaviest words of a vocabulary: `embed_sparse`."""
 
-from dataclasses import replace
-
 from zooserve_ensembles.families.transformer import TEXT, TOKENIZED, TOKENS, encoder, tokenizer
 from zooserve_ensembles.family import Family
 from zooserve_ensembles.pipeline import Dtype, Pipeline, Step, Tensor, edges
@@ -10,20 +8,21 @@ __all__ = ["FAMILY"]
 
 KEPT = 256
 """Words kept of each text (`graphs.sparse_encoder`)."""
-RUN_ELEMENTS = 1024
 
 WORDS = (Tensor("indices", Dtype.INT32, (KEPT,)), Tensor("values", Dtype.FP32, (KEPT,)))
 
 TOKENIZER = tokenizer("embed_sparse_tokenizer", "embed_sparse")
-WRITTEN = encoder(
+ENCODER = encoder(
     "embed_sparse_encoder",
     f"Second stage of embed_sparse: token ids to the {KEPT} heaviest words of the vocabulary (SPLADE-tiny, fp32), "
     "heaviest first; where fewer have a weight, -1 and 0.",
     outputs=WORDS,
-    run_elements=RUN_ELEMENTS,
+    run_elements=4 * 256,
+    reasons={
+        "run_elements": "4 x 256 tokens a run, and a run for each core: every token has 30,522 logits for a moment, "
+        "125 MB a run."
+    },
 )
-WHY = "4 x 256 tokens a run, and a run for each core: every token has 30,522 logits for a moment, 125 MB a run."
-ENCODER = replace(WRITTEN, reasons={**WRITTEN.reasons, "run_elements": WHY})
 
 FAMILY = Family(
     pipelines=(

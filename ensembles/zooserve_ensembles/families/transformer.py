@@ -82,6 +82,7 @@ def encoder(
     run_elements: int | None = None,
     response_cache: bool = False,
     parameters: Mapping[str, str] | None = None,
+    reasons: Mapping[str, str] | None = None,
 ) -> Member:
     """A later stage: token ids through an ONNX graph, on a GPU by the variant `gpu`."""
     budget, reason = RUN_ELEMENTS[slo_class]
@@ -109,6 +110,7 @@ def encoder(
             "niceness" if NICENESS[slo_class] else "run_elements": reason,
             "side_by_side": "A thread a slice: threads that share a run wait for each other at every operator.",
             "mask_input": "Columns that are padding in every row of a run are left out of it.",
+            **(reasons or {}),
         },
     )
     return replace(member, variants={"gpu": _on_gpu(member)})
