@@ -28,13 +28,25 @@ from zooserve_router.chat import ChatModel, ChatService, Generator, chat_probe, 
 from zooserve_router.classification import Classifier
 from zooserve_router.dispatch import Zoo, ZooDispatch
 from zooserve_router.embedding import Embedder
-from zooserve_router.endpoints import chat, classify, completions, embeddings, health, kserve, models, rag_query, rerank
+from zooserve_router.endpoints import (
+    chat,
+    classify,
+    completions,
+    embed_sparse,
+    embeddings,
+    health,
+    kserve,
+    models,
+    rag_query,
+    rerank,
+)
 from zooserve_router.middleware import Edge
 from zooserve_router.probes import zoo_probe
 from zooserve_router.querying import QueryReader
 from zooserve_router.readiness import Readiness
 from zooserve_router.reranking import Reranker
 from zooserve_router.services import Services
+from zooserve_router.sparse import SparseEmbedder
 from zooserve_router.vocabulary import TokenCounter, Vocabulary, WordList, load_vocabularies, load_word_lists
 
 __all__ = ["Services", "bare_app", "create_app", "wired"]
@@ -55,6 +67,7 @@ _ROUTES = (
     *chat.routes,
     *classify.routes,
     *completions.routes,
+    *embed_sparse.routes,
     *embeddings.routes,
     *health.routes,
     *kserve.routes,
@@ -144,6 +157,7 @@ def wired(
         reranker=Reranker(dispatch, vocabularies, interactive),
         classifier=Classifier(dispatch, counters, interactive),
         query_reader=QueryReader(dispatch, vocabularies, interactive),
+        sparse_embedder=SparseEmbedder(dispatch, vocabularies, interactive),
         chat=ChatService(chats, leaf, readiness, metrics),
     )
 

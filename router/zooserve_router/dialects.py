@@ -15,9 +15,10 @@ __all__ = [
     "openai_error",
     "retry_headers",
     "status_of",
+    "tei_error",
 ]
 
-Dialect = Literal["openai", "cohere", "kserve"]
+Dialect = Literal["openai", "cohere", "kserve", "tei"]
 
 STATUS: dict[type[errors.ServingError], int] = {
     errors.BadInput: 400,
@@ -38,6 +39,9 @@ STATUS: dict[type[errors.ServingError], int] = {
 
 # OpenAI's own words for the `type` of an error, by status; anything else of the 4xx is an invalid request.
 _OPENAI_TYPE = {429: "rate_limit_error", 504: "timeout_error", **dict.fromkeys((500, 502, 503), "server_error")}
+
+# text-embeddings-inference's words for the same; anything else of the 4xx is a failed validation.
+_TEI_TYPE = {429: "Overloaded", 503: "Unhealthy", **dict.fromkeys((500, 502, 504), "Backend")}
 
 
 def status_of(error: errors.ServingError) -> int:
@@ -61,10 +65,16 @@ def kserve_error(error: errors.ServingError) -> dict[str, Any]:
     return {"error": error.message}
 
 
+def tei_error(error: errors.ServingError) -> dict[str, Any]:
+    """`{"error": text, "error_type": ...}`, as text-embeddings-inference has it."""
+    return {"error": error.message, "error_type": _TEI_TYPE.get(status_of(error), "Validation")}
+
+
 SHAPES: dict[Dialect, Callable[[errors.ServingError], dict[str, Any]]] = {
     "openai": openai_error,
     "cohere": cohere_error,
     "kserve": kserve_error,
+    "tei": tei_error,
 }
 
 
@@ -72,6 +82,8 @@ def dialect_of_path(path: str) -> Dialect:
     """Which family of clients calls this path."""
     if path.endswith("/rerank"):
         return "cohere"
+    if path == "/embed_sparse":
+        return "tei"
     if path == "/v2" or path.startswith("/v2/"):
         return "kserve"
     return "openai"

@@ -42,6 +42,7 @@ _ROUTES: dict[Task, str] = {
     "rerank": "/v1/rerank or /v2/rerank",
     "classify": "/v1/classify",
     "rag_query": "/v1/rag_query",
+    "sparse": "/embed_sparse",
     "chat": "/v1/chat/completions",
 }
 # rag_query: all of them, always. Triton 2.51 calls it a deadlock when an output that a later step reads (`embedding`)
@@ -51,6 +52,7 @@ OUTPUTS: dict[Task, tuple[str, ...]] = {
     "rerank": ("score", "tokens"),
     "classify": ("probabilities", "tokens"),
     "rag_query": ("embedding", "injection_probability", "language", "language_probability", "tokens"),
+    "sparse": ("indices", "values", "tokens"),
 }
 # No alias is that long, and what is like a name of megabytes takes seconds to find out.
 _LONGEST_NAME = 200

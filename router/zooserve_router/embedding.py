@@ -1,7 +1,7 @@
 """Texts or token ids to vectors, in the caller's order."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,10 @@ class TextInputs:
 
     texts: Sequence[str]
     params: Sequence[str]
+
+    def after(self, prompt: str) -> "TextInputs":
+        """The same with a prompt before every text: what the model was trained to see there."""
+        return replace(self, texts=[prompt + text for text in self.texts]) if prompt else self
 
 
 @dataclass(frozen=True)

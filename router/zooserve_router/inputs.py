@@ -21,30 +21,30 @@ def mixed_inputs(value: Any, model: Model) -> TextInputs | TokenInputs:
     return text_inputs(value, model)
 
 
-def text_inputs(value: Any, model: Model) -> TextInputs:
-    """One text or a list of texts. Raises BadInput naming the item at fault."""
+def text_inputs(value: Any, model: Model, field: str = "input") -> TextInputs:
+    """One text or a list of texts, in the field of that name. Raises BadInput naming the item at fault."""
     if isinstance(value, str):
-        return TextInputs([checked_text(value, "input")], ["input"])
+        return TextInputs([checked_text(value, field)], [field])
     if not isinstance(value, list):
         raise BadInput(
-            f"`input` is {kind_of(value)}; it must be a string or an array.", param="input", code="invalid_type"
+            f"`{field}` is {kind_of(value)}; it must be a string or an array.", param=field, code="invalid_type"
         )
     if not value:
-        raise BadInput("`input` is an empty array; send at least one text.", param="input")
-    _refuse_too_many(value, model)
-    params = _params(value)
+        raise BadInput(f"`{field}` is an empty array; send at least one text.", param=field)
+    _refuse_too_many(value, model, field)
+    params = _params(value, field)
     return TextInputs([checked_text(text, param) for text, param in zip(value, params, strict=True)], params)
 
 
-def _params(items: Sequence[Any]) -> list[str]:
-    return [f"input[{place}]" for place in range(len(items))]
+def _params(items: Sequence[Any], field: str = "input") -> list[str]:
+    return [f"{field}[{place}]" for place in range(len(items))]
 
 
-def _refuse_too_many(items: Sequence[Any], model: Model) -> None:
+def _refuse_too_many(items: Sequence[Any], model: Model, field: str = "input") -> None:
     if len(items) > model.limits.max_items:
         raise TooManyItems(
-            f"`input` has {len(items)} items; {model.name} takes at most {model.limits.max_items} in one request.",
-            param="input",
+            f"`{field}` has {len(items)} items; {model.name} takes at most {model.limits.max_items} in one request.",
+            param=field,
         )
 
 

@@ -16,6 +16,7 @@ from zooserve_router.embedding import Embedder
 from zooserve_router.querying import QueryReader
 from zooserve_router.readiness import Readiness
 from zooserve_router.reranking import Reranker
+from zooserve_router.sparse import SparseEmbedder
 from zooserve_router.vocabulary import Vocabulary
 
 __all__ = ["Services", "context_of", "services_of"]
@@ -36,6 +37,7 @@ class Services:
     reranker: Reranker
     classifier: Classifier
     query_reader: QueryReader
+    sparse_embedder: SparseEmbedder
     chat: ChatService
 
 

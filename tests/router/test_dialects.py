@@ -32,6 +32,7 @@ def test_the_table_names_only_errors_of_the_tree():
         ("/v1/rerank", "cohere"),
         ("/v2/rerank", "cohere"),
         ("/v2", "kserve"),
+        ("/embed_sparse", "tei"),
         ("/v2/models/embed/infer", "kserve"),
         ("/v20", "openai"),
         ("//v2/models", "openai"),

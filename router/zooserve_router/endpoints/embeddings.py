@@ -2,6 +2,10 @@
 
 `dimensions` other than the model's own is refused, not cut: MiniLM was not trained so that a prefix of its vector
 means anything, and a silently worse vector would only show in the search results.
+
+`input_type` is NVIDIA NIM's word: what the texts are, for a model that was trained with a prompt before each. Left out
+it means "passage", since most texts that are embedded are. Models without prompts take it and have no use for it, so
+that a client may ask any of them alike.
 """
 
 from dataclasses import dataclass
@@ -42,10 +46,12 @@ class EmbeddingsRequest:
         value = fields.required("input")
         encoding = fields.choice("encoding_format", ENCODINGS, default="float")
         _refuse_other_dimensions(fields.integer("dimensions", low=1), model)
+        input_type = fields.choice("input_type", ("query", "passage"), default="")
         long_text = fields.choice("long_text", ("mean",), default="") == "mean"
         fields.text("user")
         fields.refuse_unknown()
-        return cls(model, _any_length(value, model) if long_text else mixed_inputs(value, model), encoding, long_text)
+        inputs = _any_length(value, model) if long_text else mixed_inputs(value, model)
+        return cls(model, _prompted(inputs, model, input_type), encoding, long_text)
 
 
 def _refuse_other_dimensions(wanted: int | None, model: Model) -> None:
@@ -55,6 +61,17 @@ def _refuse_other_dimensions(wanted: int | None, model: Model) -> None:
             "faithfully. Leave `dimensions` out.",
             param="dimensions",
         )
+
+
+def _prompted(inputs: TextInputs | TokenInputs, model: Model, input_type: str) -> TextInputs | TokenInputs:
+    """The texts with the model's prompt before each; token ids are as the caller made them."""
+    if model.prompts is None:
+        return inputs
+    if isinstance(inputs, TextInputs):
+        return inputs.after(model.prompts.query if input_type == "query" else model.prompts.passage)
+    if input_type:
+        raise BadInput("`input_type` is for texts; token ids bring their prompt along.", param="input_type")
+    return inputs
 
 
 def _any_length(value: Any, model: Model) -> TextInputs:

@@ -113,10 +113,20 @@ class FakeZoo:
             if wanted.model in PROBABILITIES
             else None,
             "injection_probability": np.array([[float("ignore" in row)] for row in words], dtype=np.float32),
+            **_sparse(words),
             "language": np.array([["de" if "bitte" in row else "en"] for row in words], dtype=object),
             "language_probability": np.full((len(texts), 1), 0.75, dtype=np.float32),
         }
         return {name: known[name] for name in wanted.outputs}
+
+
+def _sparse(words: list[list[str]]) -> dict[str, np.ndarray]:
+    """The number in each word as its index, with weight 1; rows of one length, padded with -1 and 0."""
+    indices = np.full((len(words), 4), -1, dtype=np.int32)
+    for row, text in zip(indices, words, strict=True):
+        known = sorted({int(word[1:]) for word in text if word[1:].isdecimal()}, reverse=True)[:4]
+        row[: len(known)] = known
+    return {"indices": indices, "values": (indices >= 0).astype(np.float32)}
 
 
 @dataclass(frozen=True)
