@@ -13,6 +13,8 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
+from zooserve.errors import FailedStage
+
 __all__ = ["CONTENT_TYPE", "UNKNOWN_MODEL", "RouterMetrics"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -59,6 +61,12 @@ class RouterMetrics:
             registry=registry,
         )
 
+        self._stage_failures = Counter(
+            "zooserve_stage_failures",
+            "Requests to the zoo that a stage failed or refused; stage is `unknown` where nothing told which.",
+            ("model", "stage", "version", "reason"),
+            registry=registry,
+        )
         self._first_token_s = Histogram(
             "zooserve_time_to_first_token_seconds",
             "From the request's first byte to its first generated token.",
@@ -105,6 +113,10 @@ class RouterMetrics:
     def refusal(self, reason: str) -> None:
         """Count one request refused before any work was done."""
         self._refused.labels(reason).inc()
+
+    def stage_failed(self, model: str, failed: FailedStage) -> None:
+        """Count one request to the zoo that failed in this stage of a model."""
+        self._stage_failures.labels(model, failed.name or "unknown", failed.version, failed.reason).inc()
 
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format, over all processes that share the multiprocess folder."""

@@ -26,11 +26,14 @@
         ├── DownloadFailed       a package could not be fetched whole
         ├── DiskFull             no room left for what was being written
         ├── ExportFailed         a checkpoint cannot be exported as asked
+        ├── ScaffoldRefused      a new model cannot be begun under this name, for this backend or in this place
         ├── SpaceMismatch        vectors of one embedding version, to be searched with another's
         └── ServerFailed         a server did not start, or ended by itself
 
 Messages say what was wrong and what to do next. Status codes live at the edge (`zooserve_router.dialects`).
 """
+
+from dataclasses import dataclass
 
 __all__ = [
     "AlreadyRunning",
@@ -42,6 +45,7 @@ __all__ = [
     "DiskFull",
     "DownloadFailed",
     "ExportFailed",
+    "FailedStage",
     "InputTooLong",
     "InternalError",
     "LockFault",
@@ -52,6 +56,7 @@ __all__ = [
     "Overloaded",
     "PortTaken",
     "RouteNotFound",
+    "ScaffoldRefused",
     "ServerFailed",
     "ServingError",
     "SetupError",
@@ -68,19 +73,37 @@ class ZooserveError(Exception):
     """Root of everything raised on purpose."""
 
 
+@dataclass(frozen=True)
+class FailedStage:
+    """Where in a pipeline of models a request failed, and how; an empty name where that is not known."""
+
+    name: str
+    version: str
+    reason: str
+
+    @property
+    def label(self) -> str:
+        """`embed_encoder/1`, or `unknown`."""
+        return "/".join(part for part in (self.name, self.version) if part) or "unknown"
+
+
 class ServingError(ZooserveError):
     """A request was refused or failed.
 
-    `param` names the field of the request at fault, `code` the machine-readable reason, where there is one.
+    `param` names the field of the request at fault, `code` the machine-readable reason, where there is one; `failed`
+    is the stage that failed, where the request got as far as a pipeline of them.
     """
 
     code: str | None = None
 
-    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, param: str | None = None, code: str | None = None, failed: FailedStage | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
         self.code = code or type(self).code
+        self.failed = failed
 
 
 class BadInput(ServingError):
@@ -142,8 +165,15 @@ class Overloaded(ServingError):
 
     code = "overloaded"
 
-    def __init__(self, message: str, *, retry_after_s: float = 1.0, param: str | None = None) -> None:
-        super().__init__(message, param=param)
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_s: float = 1.0,
+        param: str | None = None,
+        failed: FailedStage | None = None,
+    ) -> None:
+        super().__init__(message, param=param, failed=failed)
         self.retry_after_s = retry_after_s
 
 
@@ -209,6 +239,10 @@ class DiskFull(SetupError):
 
 class SpaceMismatch(SetupError):
     """Vectors of one embedding version, to be searched with another's."""
+
+
+class ScaffoldRefused(SetupError):
+    """A new model cannot be begun under this name, for this backend or in this place."""
 
 
 class ExportFailed(SetupError):

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["RouterSettings", "Settings", "TritonSettings", "WatchSettings"]
+__all__ = ["RouterSettings", "Settings", "TraceLogSettings", "TritonSettings", "WatchSettings"]
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
@@ -48,6 +48,20 @@ class RouterSettings(BaseModel):
     """A request with more texts is bulk, unless the caller names the class itself."""
 
 
+class TraceLogSettings(BaseModel):
+    """The log of the last traces, kept by the supervisor: there the router learns which stage of the zoo failed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    enabled: bool = True
+    """Off, Triton traces nothing, and a failure whose text names no stage says that it is not known."""
+    host: str = "127.0.0.1"
+    port: Port | None = None
+    """A free one is chosen at start; a router that runs alone asks the log at this port, if one is given."""
+    max_bytes: Annotated[int, Field(gt=0)] = 32 * 2**20
+    """A request of three stages has about 5 kB."""
+
+
 class WatchSettings(BaseModel):
     """How closely the supervisor looks at its servers."""
 
@@ -86,6 +100,7 @@ class Settings(BaseSettings):
     leaf: TritonSettings = TritonSettings()
     router: RouterSettings = RouterSettings()
     watch: WatchSettings = WatchSettings()
+    trace_log: TraceLogSettings = TraceLogSettings()
 
     def resolved(self) -> "Settings":
         """The same settings with every path absolute, for handing to another process."""

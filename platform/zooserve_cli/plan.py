@@ -1,5 +1,6 @@
 """What one platform will consist of: its settings with every port chosen, its servers, its probes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -9,12 +10,14 @@ from zooserve.processes.child import Child
 from zooserve.processes.ports import free_ports, require_free
 from zooserve.processes.shared_memory import prefix_of
 from zooserve.processes.state import StateFolder
-from zooserve.settings import Settings, TritonSettings
+from zooserve.settings import Settings, TraceLogSettings, TritonSettings
 from zooserve.triton.installation import Installation
 from zooserve.triton.reach import wanted_models
 from zooserve.triton.server import Addresses, TritonServer
+from zooserve.triton.tracing import trace_arguments
 from zooserve.triton.watch import Probe, Watch, chat_probe, content_probe, text_probe
 from zooserve_cli.router_process import RouterProcess
+from zooserve_observability.trace_receiver import TRACES_PATH
 from zooserve_router.serve import RayPorts
 
 __all__ = ["Plan", "make_plan", "own_backends", "reachable", "with_ports"]
@@ -50,7 +53,16 @@ def with_ports(settings: Settings) -> Settings:
     """The same settings with free ports filled in. Raises PortTaken for a fixed one that is not free."""
     require_free(settings.host, settings.port, "ZOOSERVE_PORT")
     update = {name: _triton_with_ports(getattr(settings, name), name) for name in ("zoo", "leaf")}
-    return settings.model_copy(update=update)
+    return settings.model_copy(update={**update, "trace_log": _log_with_port(settings.trace_log)})
+
+
+def _log_with_port(log: TraceLogSettings) -> TraceLogSettings:
+    if not log.enabled:
+        return log.model_copy(update={"port": None})
+    if log.port is None:
+        return log.model_copy(update={"port": free_ports(1, log.host)[0]})
+    require_free(log.host, log.port, "ZOOSERVE_TRACE_LOG__PORT")
+    return log
 
 
 def _triton_with_ports(triton: TritonSettings, name: str) -> TritonSettings:
@@ -74,7 +86,8 @@ def own_backends() -> Path:
 def make_plan(settings: Settings, catalogue: Catalogue, installation: Installation) -> Plan:
     """The servers for these settings, every port of which is set."""
     folder = StateFolder(settings.state_dir)
-    zoo = _triton("zoo", settings.zoo, settings.zoo_repository, catalogue, folder, installation)
+    traces = _trace_arguments(settings.trace_log)
+    zoo = _triton("zoo", settings.zoo, settings.zoo_repository, catalogue, folder, installation, traces)
     leaf = _triton("leaf", settings.leaf, settings.leaf_repository, catalogue, folder, installation)
     ports = RayPorts(*free_ports(3))
     return Plan(
@@ -95,6 +108,7 @@ def _triton(
     catalogue: Catalogue,
     folder: StateFolder,
     installation: Installation,
+    arguments: Sequence[str] = (),
 ) -> TritonServer:
     chosen = [getattr(triton, port) for port in _PORTS]
     return TritonServer(
@@ -105,13 +119,13 @@ def _triton(
         folder.log_file(name),
         shm_prefix=prefix_of(folder.root),
         models=wanted_models(repository, catalogue),
-        arguments=_cache_arguments(triton.response_cache_bytes),
+        response_cache_bytes=triton.response_cache_bytes,
+        arguments=arguments,
     )
 
 
-def _cache_arguments(size_bytes: int) -> tuple[str, ...]:
-    """Triton's local cache, one for all models of the server; a model's own switch does nothing without it."""
-    return (f"--cache-config=local,size={size_bytes}",) if size_bytes else ()
+def _trace_arguments(log: TraceLogSettings) -> tuple[str, ...]:
+    return () if log.port is None else trace_arguments(f"http://{log.host}:{log.port}{TRACES_PATH}")
 
 
 def _probes(catalogue: Catalogue, runs_on: str) -> list[Probe]:

@@ -27,6 +27,8 @@ from zooserve_cli.leftovers import remove_sockets
 from zooserve_cli.plan import Plan
 from zooserve_cli.proof import Proof, prove
 from zooserve_observability.supervision import SupervisorMetrics
+from zooserve_observability.trace_log import TraceLog
+from zooserve_observability.trace_receiver import TraceReceiver
 
 __all__ = ["Supervisor"]
 
@@ -78,18 +80,30 @@ class Supervisor:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stopping.set)
         self._tell(phase="starting")
-        try:
-            async with asyncio.TaskGroup() as group:
-                work = group.create_task(self._work(ready))
-                stock = group.create_task(self._take_stock())
-                waiting = group.create_task(self._stopping.wait())
-                await asyncio.wait({work, waiting, stock}, return_when=asyncio.FIRST_COMPLETED)
-                for task in (work, stock, waiting):
-                    task.cancel()
-        except BaseExceptionGroup as group:
-            raise _first(group) from None
-        finally:
-            await self._stop()
+        # Until the zoo has stopped: a Triton whose exports nobody takes hangs in its own shutdown.
+        async with self._traces_kept():
+            try:
+                async with asyncio.TaskGroup() as group:
+                    work = group.create_task(self._work(ready))
+                    stock = group.create_task(self._take_stock())
+                    waiting = group.create_task(self._stopping.wait())
+                    await asyncio.wait({work, waiting, stock}, return_when=asyncio.FIRST_COMPLETED)
+                    for task in (work, stock, waiting):
+                        task.cancel()
+            except BaseExceptionGroup as group:
+                raise _first(group) from None
+            finally:
+                await self._stop()
+
+    @asynccontextmanager
+    async def _traces_kept(self) -> AsyncIterator[None]:
+        """Take what the zoo's Triton exports, for the router to look failures up in."""
+        settings = self._plan.settings.trace_log
+        if settings.port is None:
+            yield
+            return
+        async with TraceReceiver(TraceLog(settings.max_bytes), settings.host, settings.port).serving():
+            yield
 
     async def _work(self, ready: Callable[[Proof], None]) -> None:
         plan = self._plan

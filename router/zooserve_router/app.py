@@ -22,6 +22,7 @@ from zooserve.settings import RouterSettings, Settings
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.admission import Budget
 from zooserve_router.backends.leaf import Leaf
+from zooserve_router.backends.traces import TraceSource
 from zooserve_router.backends.wire import ConnectionPool
 from zooserve_router.backends.zoo import ZooBackend
 from zooserve_router.chat import ChatModel, ChatService, Generator, chat_probe, load_chat_models
@@ -47,6 +48,7 @@ from zooserve_router.readiness import Readiness
 from zooserve_router.reranking import Reranker
 from zooserve_router.services import Services
 from zooserve_router.sparse import SparseEmbedder
+from zooserve_router.stages import load_ensembles
 from zooserve_router.vocabulary import TokenCounter, Vocabulary, WordList, load_vocabularies, load_word_lists
 
 __all__ = ["Services", "bare_app", "create_app", "wired"]
@@ -117,13 +119,27 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
         load_vocabularies(catalogue, settings.repository),
         load_word_lists(catalogue, settings.repository),
         load_chat_models(catalogue, settings.repository, settings.router.replicas),
-        ZooBackend(pool, random.SystemRandom()),
+        ZooBackend(
+            pool,
+            random.SystemRandom(),
+            ensembles=load_ensembles(settings.zoo_repository),
+            traces=_traces(settings, stack),
+        ),
         leaf,
         metrics,
     )
     stack.push_async_callback(services.dispatch.drain, _DRAIN_S)
     await stack.enter_async_context(_in_background(services.readiness))
     return services
+
+
+def _traces(settings: Settings, stack: AsyncExitStack) -> TraceSource | None:
+    """The trace log of whoever started this router; without one, failures are told by their texts alone."""
+    if settings.trace_log.port is None:
+        return None
+    pool = ConnectionPool(settings.trace_log.host, settings.trace_log.port)
+    stack.callback(pool.close)
+    return TraceSource(pool)
 
 
 def wired(
@@ -143,7 +159,7 @@ def wired(
         for model in catalogue
     }
     readiness = Readiness(catalogue, probes)
-    dispatch = ZooDispatch(zoo, _budgets(settings.router), readiness)
+    dispatch = ZooDispatch(zoo, _budgets(settings.router), readiness, metrics)
     interactive = settings.router.interactive_max_items
     return Services(
         settings=settings,

@@ -1,6 +1,7 @@
 """Errors in the caller's dialect: one table of status codes, and the error body each family of clients parses."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, Literal
 
 from zooserve import errors
@@ -11,9 +12,9 @@ __all__ = [
     "Dialect",
     "cohere_error",
     "dialect_of_path",
+    "error_headers",
     "kserve_error",
     "openai_error",
-    "retry_headers",
     "status_of",
     "tei_error",
 ]
@@ -50,9 +51,12 @@ def status_of(error: errors.ServingError) -> int:
 
 
 def openai_error(error: errors.ServingError) -> dict[str, Any]:
-    """`{"error": {message, type, param, code}}`, as openai-python parses it."""
+    """`{"error": {message, type, param, code}}`, as openai-python parses it, and beside it the stage that failed."""
     kind = _OPENAI_TYPE.get(status_of(error), "invalid_request_error")
-    return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
+    told = {"message": error.message, "type": kind, "param": error.param, "code": error.code}
+    if error.failed is not None:
+        told["failed_stage"] = asdict(error.failed)
+    return {"error": told}
 
 
 def cohere_error(error: errors.ServingError) -> dict[str, Any]:
@@ -89,11 +93,12 @@ def dialect_of_path(path: str) -> Dialect:
     return "openai"
 
 
-def retry_headers(error: errors.ServingError) -> dict[str, str]:
-    """`Retry-After` in whole seconds and `retry-after-ms`, for an overload; nothing otherwise."""
+def error_headers(error: errors.ServingError) -> dict[str, str]:
+    """`x-zooserve-failed-stage` where a stage failed; for an overload `Retry-After` (s) and `retry-after-ms`."""
+    stage = {} if error.failed is None else {"x-zooserve-failed-stage": error.failed.label}
     if not isinstance(error, errors.Overloaded):
-        return {}
-    return {
+        return stage
+    return stage | {
         "retry-after": str(max(1, round(error.retry_after_s))),
         "retry-after-ms": str(max(1, round(error.retry_after_s * 1000))),
     }

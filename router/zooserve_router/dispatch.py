@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from zooserve.catalogue import Catalogue, Model, ModelNotEnabled, SloClass, Task, UnknownModel
-from zooserve.errors import BackendUnavailable, BadInput, DeadlineExceeded, ModelNotFound
+from zooserve.errors import BackendUnavailable, BadInput, DeadlineExceeded, ModelNotFound, ServingError
 from zooserve.triton.tensors import InferenceAnswer, Tensor
+from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.admission import Budget
 from zooserve_router.backends.wire import RawAnswer
-from zooserve_router.backends.zoo import Inference, error_of, is_refusal
+from zooserve_router.backends.zoo import Inference
 from zooserve_router.context import RequestContext
 from zooserve_router.readiness import Readiness
 
@@ -64,6 +65,8 @@ class Zoo(Protocol):
     """What dispatch needs of the zoo's backend."""
 
     async def infer(self, wanted: Inference) -> InferenceAnswer: ...
+
+    async def relay(self, model: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawAnswer: ...
 
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float
@@ -164,10 +167,13 @@ def slo_class_of(context: RequestContext, items: int, interactive_max_items: int
 class ZooDispatch:
     """Admits jobs for the zoo and runs their chunks, a few at a time."""
 
-    def __init__(self, zoo: Zoo, budgets: Mapping[SloClass, Budget], readiness: Readiness) -> None:
+    def __init__(
+        self, zoo: Zoo, budgets: Mapping[SloClass, Budget], readiness: Readiness, metrics: RouterMetrics
+    ) -> None:
         self._zoo = zoo
         self.budgets = budgets
         self._readiness = readiness
+        self._metrics = metrics
         self._in_flight: set[asyncio.Task[Any]] = set()
 
     async def run(self, job: Job, context: RequestContext) -> list[InferenceAnswer]:
@@ -188,7 +194,7 @@ class ZooDispatch:
             for index, chunk in pending:
                 unsent -= chunk.tokens
                 answers[index] = await self._to_its_end(
-                    self._infer(job, chunk, context), job.triton_model, budget, chunk.tokens
+                    self._infer(job, chunk, context), job.model, job.triton_model, budget, chunk.tokens
                 )
 
         try:
@@ -205,14 +211,10 @@ class ZooDispatch:
         context.record.runs(relay.model, relay.slo_class)
         budget = self.budgets[relay.slo_class]
         budget.take(relay.tokens)
-        path = f"/v2/models/{relay.triton_model}/infer"
-        sent = self._zoo.send("POST", path, relay.headers, relay.body, context.deadline.remaining_s())
+        sent = self._zoo.relay(relay.triton_model, relay.headers, relay.body, context.deadline.remaining_s())
         with self._minded(relay.model, relay.triton_model, context):
             async with context.deadline.enforced():
-                answer = await self._to_its_end(sent, relay.triton_model, budget, relay.tokens)
-            if answer.status != 200 and not is_refusal(answer):
-                raise error_of(relay.triton_model, answer)
-        return answer
+                return await self._to_its_end(sent, relay.model, relay.triton_model, budget, relay.tokens)
 
     @contextmanager
     def _minded(
@@ -240,11 +242,13 @@ class ZooDispatch:
                 task.cancel()
             await asyncio.gather(*hung, return_exceptions=True)
 
-    async def _to_its_end(self, sent: Coroutine[Any, Any, T], triton_model: str, budget: Budget, tokens: int) -> T:
+    async def _to_its_end(
+        self, sent: Coroutine[Any, Any, T], model: Model, triton_model: str, budget: Budget, tokens: int
+    ) -> T:
         """The call's result. A caller that leaves does not stop it: Triton works on, and the tokens stay taken."""
         task = asyncio.create_task(sent)
         self._in_flight.add(task)
-        task.add_done_callback(partial(self._ended, triton_model, budget, tokens))
+        task.add_done_callback(partial(self._ended, model, triton_model, budget, tokens))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -253,12 +257,15 @@ class ZooDispatch:
                 raise BackendUnavailable("The router is stopping and let go of this request.") from None
             raise
 
-    def _ended(self, triton_model: str, budget: Budget, tokens: int, task: asyncio.Task[Any]) -> None:
+    def _ended(self, model: Model, triton_model: str, budget: Budget, tokens: int, task: asyncio.Task[Any]) -> None:
         self._in_flight.discard(task)
         budget.give_back(tokens)
         # The exception is looked at in any case, since its caller may have left: asyncio would complain.
-        if not task.cancelled() and task.exception() is None:
+        fault = None if task.cancelled() else task.exception()
+        if fault is None and not task.cancelled():
             self._readiness.answered(triton_model)  # too late for its caller, perhaps, and still no sign of a hang
+        elif isinstance(fault, ServingError) and fault.failed is not None:
+            self._metrics.stage_failed(model.name, fault.failed)
 
     async def _infer(self, job: Job, chunk: Chunk, context: RequestContext) -> InferenceAnswer:
         remaining_s = context.deadline.remaining_s()

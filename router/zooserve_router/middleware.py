@@ -15,7 +15,7 @@ import orjson
 from zooserve.errors import BodyTooLarge, InternalError, ServingError
 from zooserve_observability.metrics import UNKNOWN_MODEL, RouterMetrics
 from zooserve_router.context import Record, RequestContext
-from zooserve_router.dialects import SHAPES, dialect_of_path, retry_headers, status_of
+from zooserve_router.dialects import SHAPES, dialect_of_path, error_headers, status_of
 from zooserve_router.headers import KnownHeaders, context_from, known_headers, request_id_from
 
 __all__ = ["Edge"]
@@ -60,7 +60,7 @@ class Answer:
         if self.begun:
             raise error
         body = orjson.dumps(SHAPES[dialect_of_path(path)](error))
-        headers = {"content-type": "application/json", "content-length": str(len(body)), **retry_headers(error)}
+        headers = {"content-type": "application/json", "content-length": str(len(body)), **error_headers(error)}
         if isinstance(error, BodyTooLarge):
             headers["connection"] = "close"  # the rest of the body is not going to be read
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from zooserve import errors
-from zooserve_router.dialects import SHAPES, STATUS, dialect_of_path, retry_headers, status_of
+from zooserve_router.dialects import SHAPES, STATUS, dialect_of_path, error_headers, status_of
 
 
 def leaves(kind: type[errors.ServingError]) -> Iterator[type[errors.ServingError]]:
@@ -48,5 +48,5 @@ def test_every_shape_carries_the_message(shape):
 
 
 def test_only_an_overload_says_when_to_come_back():
-    assert retry_headers(errors.Overloaded("m", retry_after_s=0.2)) == {"retry-after": "1", "retry-after-ms": "200"}
-    assert retry_headers(errors.BadInput("m")) == {}
+    assert error_headers(errors.Overloaded("m", retry_after_s=0.2)) == {"retry-after": "1", "retry-after-ms": "200"}
+    assert error_headers(errors.BadInput("m")) == {}

@@ -3,15 +3,36 @@
 import asyncio
 import random
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
-from zooserve.errors import BackendFailed, BackendUnavailable, BadInput, DeadlineExceeded, Overloaded, ServingError
+from zooserve.errors import (
+    BackendFailed,
+    BackendUnavailable,
+    BadInput,
+    DeadlineExceeded,
+    FailedStage,
+    Overloaded,
+    ServingError,
+)
 from zooserve.triton.tensors import InferenceAnswer, Tensor, decode_answer, encode_request
+from zooserve_observability.spans import Span
+from zooserve_router.backends.traces import TraceSource, TracesSilent
 from zooserve_router.backends.wire import ConnectionPool, RawAnswer, Unanswered
+from zooserve_router.failures import (
+    Failure,
+    Suspicion,
+    failure_of,
+    is_handed_on_wrongly,
+    missing_output,
+    suspicion_by_trace,
+)
+from zooserve_router.stages import Ensemble
+from zooserve_router.tracing import SpanContext, child_of
 
 __all__ = ["HEADER_LENGTH", "Inference", "ZooBackend", "error_of", "is_refusal"]
 
@@ -19,6 +40,10 @@ HEADER_LENGTH = "inference-header-content-length"
 _RETRY_PAUSE_S = (0.01, 0.05)
 # Triton drops what is queued at `timeout`, but a batch that runs is finished: wait that much longer for its answer.
 _GRACE_S = 30.0
+_INDEX_S = 0.5
+# Triton gives up what waits at this part of the budget: what only starts to run later is hardly done in time, and the
+# rest is for learning where it waited.
+_QUEUE_SHARE = 0.8
 
 
 @dataclass(frozen=True)
@@ -36,35 +61,57 @@ class Inference:
 
 
 class ZooBackend:
-    """One Triton server's HTTP endpoint."""
+    """One Triton server's HTTP endpoint.
 
-    def __init__(self, pool: ConnectionPool, rng: random.Random, grace_s: float = _GRACE_S) -> None:
+    With `traces` every request gets a trace context, and a failure that its text does not explain is looked up there.
+    """
+
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        rng: random.Random,
+        grace_s: float = _GRACE_S,
+        ensembles: Mapping[str, Ensemble] | None = None,
+        traces: TraceSource | None = None,
+    ) -> None:
         self._pool = pool
         self._rng = rng
         self._grace_s = grace_s
+        self._ensembles = ensembles or {}
+        self._traces = traces
 
     async def infer(self, wanted: Inference) -> InferenceAnswer:
         """Run one inference. Raises Overloaded, DeadlineExceeded, BackendUnavailable or BackendFailed.
 
         BadInput where a stage refuses what was left to it to look at.
         """
-        timeout_us = max(1, int(wanted.timeout_s * 1e6))
+        timeout_us = max(1, int(wanted.timeout_s * _QUEUE_SHARE * 1e6))
         body, header_length = encode_request(
             wanted.inputs, wanted.outputs, request_id=wanted.request_id, timeout_us=timeout_us
         )
-        headers = {HEADER_LENGTH: str(header_length)}
-        if wanted.traceparent:
-            headers["traceparent"] = wanted.traceparent
-        answer = await self.send("POST", f"/v2/models/{wanted.model}/infer", headers, body, wanted.timeout_s)
+        exchange = self._exchange(wanted.model, wanted.traceparent, {HEADER_LENGTH: str(header_length)})
+        answer = await self.send("POST", _infer_path(wanted.model), exchange.headers, body, wanted.timeout_s)
         if answer.status != 200:
             if wanted.param is not None and is_refusal(answer):
                 reason = _ROW.sub("", _text_of(answer.body), count=1)
                 raise BadInput(f"`{wanted.param}` cannot be read: {reason}.", param=wanted.param)
-            raise error_of(wanted.model, answer)
+            raise await self._error(exchange, failure_of(exchange.ensemble, _text_of(answer.body)))
         try:
-            return decode_answer(answer.body, int(answer.headers[HEADER_LENGTH]))
+            decoded = decode_answer(answer.body, int(answer.headers[HEADER_LENGTH]))
         except (KeyError, ValueError) as exc:
             raise BackendFailed(f"{wanted.model} answered something that is not an inference: {exc}") from exc
+        for output in wanted.outputs:
+            if output not in decoded.outputs:
+                raise await self._error(exchange, missing_output(exchange.ensemble, output))
+        return decoded
+
+    async def relay(self, model: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawAnswer:
+        """Triton's own answer to a body as it is, also where it refuses that body. Raises what `infer` does."""
+        exchange = self._exchange(model, headers.get("traceparent"), headers)
+        answer = await self.send("POST", _infer_path(model), exchange.headers, body, timeout_s)
+        if answer.status == 200 or is_refusal(answer):
+            return answer
+        raise await self._error(exchange, failure_of(exchange.ensemble, _text_of(answer.body)))
 
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float
@@ -77,6 +124,77 @@ class ZooBackend:
                 except (ConnectionRefusedError, Unanswered):
                     await asyncio.sleep(self._rng.uniform(*_RETRY_PAUSE_S))
                     return await self._pool.exchange(method, path, headers, body)
+
+    def _exchange(self, model: str, traceparent: str | None, headers: Mapping[str, str]) -> "_Exchange":
+        ensemble = self._ensembles.get(model) or Ensemble.single(model)
+        if self._traces is None:
+            own = {} if traceparent is None else {"traceparent": traceparent}
+            return _Exchange(ensemble, {**headers, **own}, None)
+        span = child_of(traceparent)
+        return _Exchange(ensemble, {**headers, "traceparent": span.traceparent}, span)
+
+    async def _error(self, exchange: "_Exchange", failure: Failure) -> ServingError:
+        """The failure as our error, after asking whoever may know what its text does not tell."""
+        if failure.stage is None and failure.reason == "unavailable":
+            failure = await self._by_index(exchange.ensemble, failure)
+        elif failure.stage is None:
+            failure = failure.by(await self._by_trace(exchange, failure))
+        error = error_of(failure)
+        if self._traces is not None and exchange.span is not None:
+            await self._traces.tell(_span_of(exchange, exchange.span, error))
+        return error
+
+    async def _by_trace(self, exchange: "_Exchange", failure: Failure) -> Suspicion:
+        if self._traces is None or exchange.span is None:
+            return Suspicion((), f"{failure.doubt}, and there is no trace log")
+        try:
+            spans = await self._traces.spans_of(exchange.span, exchange.ensemble.name)
+        except TracesSilent as silence:
+            return Suspicion((), f"{failure.doubt}, and {silence}")
+        return suspicion_by_trace(exchange.ensemble, failure.reason, spans)
+
+    async def _by_index(self, ensemble: Ensemble, failure: Failure) -> Failure:
+        """An ensemble goes when one of its stages does: which one, and why, stands in Triton's index."""
+        try:
+            answer = await self.send("POST", "/v2/repository/index", {}, b"{}", _INDEX_S)
+            entries = {entry["name"]: entry for entry in orjson.loads(answer.body)}
+        except (ServingError, ValueError, KeyError, TypeError):
+            return failure
+        gone = [step.stage for step in ensemble.steps if entries.get(step.stage.model, {}).get("state") != "READY"]
+        if len(gone) != 1:
+            return failure.by(Suspicion(tuple(gone), f"{len(gone)} of its stages are not loaded"))
+        reason = entries.get(gone[0].model, {}).get("reason") or "it is not in the repository"
+        return Failure(failure.ensemble, failure.reason, f"{failure.text} ({reason})", gone[0])
+
+
+@dataclass(frozen=True)
+class _Exchange:
+    """One inference on its way: what is asked, with which headers, as which span."""
+
+    ensemble: Ensemble
+    headers: Mapping[str, str]
+    span: SpanContext | None
+    began_ns: int = field(default_factory=time.time_ns)
+
+
+def _span_of(exchange: _Exchange, span: SpanContext, error: ServingError) -> Span:
+    attributes = {"triton.model_name": exchange.ensemble.name}
+    if error.failed is not None:
+        attributes |= {
+            "zooserve.failed_stage": error.failed.name,
+            "zooserve.failed_version": error.failed.version,
+            "error.type": error.failed.reason,
+        }
+    return Span(
+        trace_id=span.trace_id,
+        span_id=span.span_id,
+        parent_id=span.parent_id,
+        name="zooserve.zoo",
+        start_ns=exchange.began_ns,
+        end_ns=time.time_ns(),
+        attributes=attributes,
+        error=error.message,
+    )
 
 
 @contextmanager
@@ -92,7 +210,6 @@ def translated_errors(path: str) -> Iterator[None]:
 
 # What stands before a stage's own words on the row that it refuses.
 _ROW = re.compile(r".*?: (?:image|file) \d+: ")
-_UNAVAILABLE = ("unknown model", "has no available versions", "is not ready", "not healthy", "is unloading")
 
 
 # Triton answers 400 to these as well. Only from the beginning of its text: later on it quotes what the caller sent.
@@ -102,20 +219,30 @@ _MODEL_MISSING = re.compile(
 
 
 def is_refusal(answer: RawAnswer) -> bool:
-    """Whether Triton refuses what the caller sent, and does not say by a 4xx that the model is gone."""
-    return 400 <= answer.status < 500 and _MODEL_MISSING.match(_text_of(answer.body)) is None
-
-
-def error_of(model: str, answer: RawAnswer) -> ServingError:
-    """Triton's failure as ours. It tells a full queue, an expired request and a dead stub apart by text only."""
+    """Whether Triton refuses what the caller sent: no 4xx that says the model is gone, or blames one for another."""
     text = _text_of(answer.body)
-    if "xceeds maximum queue size" in text:
-        return Overloaded(f"The queue of {model} is full; try again in a second.")
-    if "timeout expired" in text:
-        return DeadlineExceeded(f"The request waited for {model} until its time budget ran out.")
-    if any(phrase in text for phrase in _UNAVAILABLE) or _MODEL_MISSING.match(text):
-        return BackendUnavailable(f"{model} is not available: {text}")
-    return BackendFailed(f"{model} failed: {text}")
+    return 400 <= answer.status < 500 and _MODEL_MISSING.match(text) is None and not is_handed_on_wrongly(text)
+
+
+def error_of(failure: Failure) -> ServingError:
+    """A failure as our error, which says where it happened."""
+    stage = failure.stage
+    failed = FailedStage(stage.model if stage else "", stage.version if stage else "", failure.reason)
+    if failure.reason == "queue_full":
+        return Overloaded(f"{failure.ensemble}: the queue of {failure.place} is full; try again.", failed=failed)
+    if failure.reason == "queue_timeout":
+        return DeadlineExceeded(
+            f"{failure.ensemble}: the request waited for {failure.place} until its time budget ran out.", failed=failed
+        )
+    if failure.reason in ("unavailable", "stub_dead"):
+        return BackendUnavailable(
+            f"{failure.ensemble} is not available because of {failure.place}: {failure.text}", failed=failed
+        )
+    return BackendFailed(f"{failure.ensemble} failed in {failure.place}: {failure.text}", failed=failed)
+
+
+def _infer_path(model: str) -> str:
+    return f"/v2/models/{model}/infer"
 
 
 def _text_of(body: bytes) -> str:

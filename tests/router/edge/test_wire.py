@@ -11,8 +11,8 @@ import pytest
 
 from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded
 from zooserve.triton.tensors import text_tensor
-from zooserve_router.backends.wire import ConnectionPool, RawAnswer, Unanswered
-from zooserve_router.backends.zoo import HEADER_LENGTH, Inference, ZooBackend, error_of
+from zooserve_router.backends.wire import ConnectionPool, Unanswered
+from zooserve_router.backends.zoo import HEADER_LENGTH, Inference, ZooBackend
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 
@@ -166,7 +166,7 @@ async def test_an_inference_is_sent_and_read_in_binary(server, zoo):
     head, _, body = server.requests[0].partition(b"\r\n\r\n")
     length = int(head.lower().split(HEADER_LENGTH.encode() + b": ")[1].split(b"\r\n")[0])
     sent = orjson.loads(body[:length])
-    assert sent["parameters"] == {"timeout": 2_500_000}
+    assert sent["parameters"] == {"timeout": 2_000_000}  # the rest is for learning where it waited
     assert sent["outputs"] == [{"name": "embedding", "parameters": {"binary_data": True}}]
     assert body[length:] == b"\2\0\0\0hi"
 
@@ -229,5 +229,14 @@ async def test_tritons_failures_are_told_apart_by_their_text(server, zoo, status
         await zoo.infer(asking())
 
 
-def test_a_failure_that_is_not_json_is_quoted():
-    assert "gateway" in error_of("embed", RawAnswer(502, {}, b"<html>bad gateway")).message
+async def test_a_failure_that_is_not_json_is_quoted(server, zoo):
+    server.script = [b"HTTP/1.1 502 X\r\nContent-Length: 17\r\n\r\n<html>bad gateway"]
+    with pytest.raises(BackendFailed, match="gateway"):
+        await zoo.infer(asking())
+
+
+async def test_an_answer_without_an_output_that_was_asked_for_has_failed(server, zoo):
+    server.script = [inference_answer()]
+    wanted = Inference("embed", (text_tensor("text", ["hi"]),), ("embedding", "tokens"), "req_1", 5.0)
+    with pytest.raises(BackendFailed, match="it answered without tokens"):
+        await zoo.infer(wanted)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +23,10 @@ from zooserve_ensembles import vocabulary as words
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.app import bare_app, wired
 from zooserve_router.backends.wire import RawAnswer
-from zooserve_router.backends.zoo import Inference
+from zooserve_router.backends.zoo import Inference, error_of, is_refusal
+from zooserve_router.failures import failure_of
 from zooserve_router.services import Services
+from zooserve_router.stages import Ensemble
 from zooserve_router.vocabulary import Vocabulary, WordList
 
 DIMENSIONS = 384
@@ -81,6 +84,12 @@ class FakeZoo:
             return InferenceAnswer(wanted.model, "1", self._outputs(wanted))
         finally:
             self.busy -= 1
+
+    async def relay(self, model: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawAnswer:
+        answer = await self.send("POST", f"/v2/models/{model}/infer", headers, body, timeout_s)
+        if answer.status != 200 and not is_refusal(answer):
+            raise error_of(failure_of(Ensemble.single(model), json.loads(answer.body)["error"]))
+        return answer
 
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float

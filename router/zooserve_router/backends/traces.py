@@ -1,0 +1,69 @@
+"""The trace log: asked for the spans of requests that failed, told which stage that was.
+
+Only a failure that nothing else explains waits for it: Triton exports every 100 ms, and after half a second the
+request is answered without.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+from zooserve_observability.spans import Span, read_spans, write_spans
+from zooserve_router.backends.wire import ConnectionPool
+from zooserve_router.tracing import SpanContext
+
+__all__ = ["TraceSource", "TracesSilent"]
+
+_PATH = "/v1/traces"
+_WITHIN_S = 0.5
+_ANSWER_S = 0.25
+"""The log answers at once when its wait is over."""
+_AT_ONCE = 8
+"""Under a burst of failures more would only keep the log from reading what Triton exports."""
+
+
+class TracesSilent(Exception):
+    """The log has nothing to say; the message says why."""
+
+
+class TraceSource:
+    """One trace log's HTTP endpoint."""
+
+    def __init__(self, pool: ConnectionPool, within_s: float = _WITHIN_S) -> None:
+        self._pool = pool
+        self._within_s = within_s
+        self._asking = 0
+
+    async def spans_of(self, context: SpanContext, name: str) -> Sequence[Span]:
+        """The spans below this one, once that called `name` has ended. Raises TracesSilent."""
+        if self._asking >= _AT_ONCE:
+            raise TracesSilent("too many requests failed at once to ask the trace log for each")
+        self._asking += 1
+        try:
+            body = await self._asked(context, name)
+        finally:
+            self._asking -= 1
+        spans = read_spans(body, context.trace_id)
+        if not any(span.name == name for span in spans):
+            raise TracesSilent(f"its trace did not arrive within {self._within_s} s")
+        return spans
+
+    async def tell(self, span: Span) -> None:
+        """Add a span of the router's. That the log cannot be reached is no failure of the request."""
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                headers = {"content-type": "application/json"}
+                await self._pool.exchange("POST", _PATH, headers, write_spans([span], "zooserve-router"))
+        except (OSError, TimeoutError):
+            pass
+
+    async def _asked(self, context: SpanContext, name: str) -> bytes:
+        query = urlencode({"below": context.span_id, "name": name, "within_ms": round(self._within_s * 1000)})
+        try:
+            async with asyncio.timeout(self._within_s + _ANSWER_S):
+                answer = await self._pool.exchange("GET", f"{_PATH}/{context.trace_id}?{query}", {})
+        except (OSError, TimeoutError) as exc:
+            raise TracesSilent("the trace log does not answer") from exc
+        if answer.status != 200:
+            raise TracesSilent(f"the trace log answers {answer.status}")
+        return answer.body

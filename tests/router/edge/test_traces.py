@@ -1,0 +1,161 @@
+"""A failure whose text names no stage, looked up in the real trace log; Triton is a script."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from zooserve.errors import DeadlineExceeded
+from zooserve.processes.ports import free_ports
+from zooserve.triton.tensors import text_tensor
+from zooserve_observability.spans import Span, write_spans
+from zooserve_observability.trace_log import TraceLog
+from zooserve_observability.trace_receiver import TraceReceiver
+from zooserve_router.backends.traces import TraceSource
+from zooserve_router.backends.wire import ConnectionPool
+from zooserve_router.backends.zoo import Inference, ZooBackend
+from zooserve_router.stages import Ensemble, Stage, Step
+
+TRACE = "ab" * 16
+CALLER = "cd" * 8
+EMBED = Ensemble(
+    "embed",
+    (
+        Step(Stage("embed_tokenizer", "1"), {"text": "text"}, {"ids": "ids"}, bounded=True),
+        Step(Stage("embed_encoder", "1"), {"ids": "ids"}, {"embedding": "embedding"}),
+    ),
+)
+EXPIRED = b'{"error":"in ensemble \'embed\', Request timeout expired"}'
+
+
+@dataclass
+class Triton:
+    """Answers that the request expired, and exports where it waited, if it exports at all."""
+
+    log: TraceLog | None
+    port: int = 0
+    traceparent: str = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if line)
+        await reader.readexactly(int(headers["content-length"]))
+        self.traceparent = headers.get("traceparent", "")
+        if self.log is not None:
+            self.log.add(write_spans(self._spans(), "triton"))
+        writer.write(b"HTTP/1.1 503 X\r\nContent-Length: %d\r\n\r\n" % len(EXPIRED) + EXPIRED)
+        await writer.drain()
+        writer.close()
+
+    def _spans(self) -> list[Span]:
+        _, trace_id, parent_id, _ = self.traceparent.split("-")
+        named = [
+            ("InferRequest", parent_id),
+            ("embed", "1"),
+            ("embed_tokenizer", "2"),
+            ("compute", "3"),
+            ("embed_encoder", "2"),
+        ]
+        return [
+            Span(trace_id, str(number), parent, name, 0, number, {"triton.model_name": name})
+            for number, (name, parent) in enumerate(named, start=1)
+        ]
+
+
+@pytest.fixture
+async def log() -> TraceLog:
+    return TraceLog(10**6)
+
+
+async def listening(triton: Triton) -> asyncio.Server:
+    server = await asyncio.start_server(triton.serve, "127.0.0.1", 0)
+    triton.port = server.sockets[0].getsockname()[1]
+    return server
+
+
+@pytest.fixture
+async def log_port(log: TraceLog) -> AsyncIterator[int]:
+    port = free_ports(1)[0]
+    async with TraceReceiver(log, "127.0.0.1", port).serving():
+        yield port
+
+
+async def failure(triton: Triton, log_port: int | None, traceparent: str | None = None) -> DeadlineExceeded:
+    server = await listening(triton)
+    pool = ConnectionPool("127.0.0.1", triton.port)
+    log_pool = ConnectionPool("127.0.0.1", log_port or 0)
+    traces = None if log_port is None else TraceSource(log_pool, within_s=0.2)
+    zoo = ZooBackend(pool, random.Random(1), ensembles={"embed": EMBED}, traces=traces)
+    asked = Inference("embed", (text_tensor("text", ["hi"]),), ("embedding",), "req_1", 5.0, traceparent)
+    try:
+        with pytest.raises(DeadlineExceeded) as failed:
+            await zoo.infer(asked)
+    finally:
+        server.close()
+        pool.close()
+        log_pool.close()
+        await asyncio.sleep(0.01)  # the connections' own turn to end
+    return failed.value
+
+
+async def test_a_queue_that_expired_is_named_by_the_trace_and_the_trace_gets_the_verdict(
+    log: TraceLog, log_port: int
+) -> None:
+    error = await failure(Triton(log), log_port, f"00-{TRACE}-{CALLER}-01")
+    assert "waited for embed_encoder version 1" in error.message
+    assert error.failed is not None
+    assert (error.failed.label, error.failed.reason) == ("embed_encoder/1", "queue_timeout")
+    (verdict,) = [span for span in log.spans(TRACE) if span.error]
+    assert verdict.parent_id == CALLER
+    assert verdict.attributes["zooserve.failed_stage"] == "embed_encoder"
+    assert "embed_encoder version 1" in verdict.error
+
+
+async def test_without_a_callers_trace_the_request_gets_one_of_its_own(log: TraceLog, log_port: int) -> None:
+    triton = Triton(log)
+    await failure(triton, log_port)
+    assert triton.traceparent.split("-")[1] != "0" * 32
+    assert len(log) == 1
+
+
+async def test_two_requests_of_one_trace_are_not_mixed_up(log: TraceLog, log_port: int) -> None:
+    other = Span(TRACE, "other", "root", "embed_tokenizer", 0, 1, {"triton.model_name": "embed_tokenizer"})
+    log.add(write_spans([other], "triton"))
+    error = await failure(Triton(log), log_port, f"00-{TRACE}-{CALLER}-01")
+    assert error.failed is not None
+    assert error.failed.name == "embed_encoder"
+
+
+async def test_a_trace_that_does_not_come_is_not_waited_for_long(log_port: int) -> None:
+    error = await failure(Triton(None), log_port)
+    assert "a stage that is not known (its text names none, and its trace did not arrive within 0.2 s)" in error.message
+    assert error.failed is not None
+    assert error.failed.label == "unknown"
+
+
+async def test_a_log_that_is_gone_is_no_failure_of_its_own() -> None:
+    error = await failure(Triton(None), free_ports(1)[0])
+    assert "and the trace log does not answer" in error.message
+
+
+async def test_without_a_log_the_callers_trace_context_goes_through_as_it_is() -> None:
+    triton = Triton(None)
+    error = await failure(triton, None, f"00-{TRACE}-{CALLER}-00")
+    assert triton.traceparent == f"00-{TRACE}-{CALLER}-00"
+    assert "and there is no trace log" in error.message
+
+
+async def test_a_log_that_reads_and_never_answers_holds_nobody_up() -> None:
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    silent = await asyncio.start_server(take, "127.0.0.1", 0)
+    try:
+        async with asyncio.timeout(5):
+            error = await failure(Triton(None), silent.sockets[0].getsockname()[1])
+    finally:
+        silent.close()
+    assert "the trace log does not answer" in error.message
