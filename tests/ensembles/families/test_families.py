@@ -1,6 +1,8 @@
 """The families agree with the catalogue, and warm what they say they warm."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
@@ -17,6 +19,16 @@ PIPELINES = {pipeline.name: pipeline for family in FAMILIES for pipeline in fami
 TOKENIZERS = [
     member for member in generated_members(FAMILIES) if (ZOO / member.name / "1" / "tokenizer.json").is_file()
 ]
+
+
+def test_the_example_of_the_documentation_is_a_family() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "ensembles.md").read_text(), re.DOTALL)
+    defined: dict[str, Any] = {}
+    exec(example, defined)
+    assert [member.name for member in generated_members([defined["FAMILY"]])] == [
+        "embed_small_tokenizer",
+        "embed_small_encoder",
+    ]
 
 
 def test_every_pipeline_has_a_name_of_its_own() -> None:
