@@ -97,7 +97,7 @@ def _links(taken: Sequence[tuple[str, int]], given: Mapping[str, _Given], steps:
 def _step(step: Any, configs: Mapping[str, ModelConfig]) -> Node:
     version = "latest version" if step.model_version == -1 else f"version {step.model_version}"
     if step.model_name not in configs:
-        return Node(Kind.FAULT, step.model_name, f"{version}, not in this repository")
+        return Node(Kind.FAULT, step.model_name, f"{version}, no configuration here")
     config = configs[step.model_name]
     backend = config.backend or config.platform or "no backend named"
     return Node(Kind.STEP, step.model_name, f"{version}, {backend}", backend)

@@ -56,7 +56,7 @@ def test_tensors_between_two_steps_share_a_link_and_are_typed() -> None:
 
 def test_a_step_whose_model_is_missing_is_drawn_as_a_fault() -> None:
     found = drawn(SPLIT_BOTH, ENCODE.replace('"encoder"', '"coder"'))
-    assert Node(Kind.FAULT, "coder", "latest version, not in this repository") in found.nodes
+    assert Node(Kind.FAULT, "coder", "latest version, no configuration here") in found.nodes
 
 
 def test_an_edge_that_nothing_gives_is_drawn_as_a_fault() -> None:

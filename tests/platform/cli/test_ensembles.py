@@ -96,7 +96,7 @@ def test_an_ensemble_of_another_repository_is_drawn(zoo: Path, tmp_path: Path) -
     )
     drawn = ensembles("draw", "embed", "--repository", str(other)).stdout
     assert "embed_tokenizer</b><br/>version 1, python" in drawn
-    assert "embed_encoder</b><br/>version 1, not in this repository" in drawn
+    assert "embed_encoder</b><br/>version 1, no configuration here" in drawn
 
 
 def test_an_unknown_ensemble_is_told_with_near_names(zoo: Path) -> None:
