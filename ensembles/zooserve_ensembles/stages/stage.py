@@ -10,6 +10,8 @@ from typing import Any
 import numpy.typing as npt
 import triton_python_backend_utils as pb_utils
 
+from zooserve_ensembles.stages.contract import BrokenContract, check_outputs, read_outputs
+
 __all__ = ["Arrays", "Outcome", "Stage"]
 
 IDLE_NICENESS = 20
@@ -27,6 +29,7 @@ class Stage(ABC):
         self._name = f"{args['model_name']} version {args['model_version']}"
         config = json.loads(args["model_config"])
         self._inputs = tuple(entry["name"] for entry in config["input"])
+        self._outputs = read_outputs(config)
         parameters = {key: value["string_value"] for key, value in config.get("parameters", {}).items()}
         _set_niceness(int(parameters.get("niceness", 0)))
         try:
@@ -36,8 +39,8 @@ class Stage(ABC):
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """One response per request, in order; an error answers its own request only."""
-        outcomes = self.compute_all([self._arrays(request) for request in requests])
-        return [self._response(outcome) for outcome in outcomes]
+        outcomes = self._outcomes([self._arrays(request) for request in requests])
+        return [self._response(self._checked(outcome)) for outcome in outcomes]
 
     @abstractmethod
     def open(self, folder: Path, parameters: Mapping[str, str]) -> None:
@@ -50,6 +53,21 @@ class Stage(ABC):
     def compute_all(self, requests: Sequence[Arrays]) -> Sequence[Outcome]:
         """The outcome of each request of a batch."""
         return [self._attempt(inputs) for inputs in requests]
+
+    def _outcomes(self, requests: Sequence[Arrays]) -> Sequence[Outcome]:
+        try:
+            return self.compute_all(requests)
+        except Exception as exc:  # left to Triton, its text would name an instance and no version
+            return [exc] * len(requests)
+
+    def _checked(self, outcome: Outcome) -> Outcome:
+        if isinstance(outcome, Exception):
+            return outcome
+        try:
+            check_outputs(outcome, self._outputs)
+        except BrokenContract as broken:
+            return broken
+        return outcome
 
     def _attempt(self, inputs: Arrays) -> Outcome:
         try:
