@@ -267,7 +267,7 @@ def _refused(file: Path, text: str, exc: text_format.ParseError) -> Finding:
     line = exc.GetLine() or 1
     # Its text is `line:column : 'the line': reason`, without the middle for an unknown field.
     reason = re.sub(r"^[\d:]+ : ('.*': )?", "", str(exc)).rstrip(".")
-    written = text.splitlines()[line - 1] if line <= len(text.splitlines()) else ""
+    written = text.split("\n")[line - 1]
     if "${" in text and ("$" in written or "$" in reason):
         return TEMPLATE.at(Place(file, line), f"this is a template: fill in its placeholders first ({written.strip()})")
     where = f"line {line}, column {exc.GetColumn()}: " if exc.GetColumn() else ""

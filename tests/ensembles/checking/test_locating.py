@@ -71,6 +71,6 @@ def test_whatever_protobuf_prints_is_located(tensors: list[tuple[str, list[int]]
     printed = text_format.MessageToString(config, pointy_brackets=angles)
     found = locate(printed)
     for index, tensor in enumerate(config.input):
-        line = printed.splitlines()[found.line([("input", index), "name"]) - 1]
+        line = printed.split("\n")[found.line([("input", index), "name"]) - 1]
         assert not tensor.name or line.strip().startswith("name:")
         assert len(found.all("input")) == len(config.input)

@@ -30,7 +30,8 @@ def fan_out(shelf: Any, edge: str = "ids", tensor: str = "ids") -> None:
     shelf.edit(
         "pipeline",
         "  step [\n",
-        f'  step [\n    {{\n      model_name: "branch"\n      model_version: 1\n      input_map {{ key: "{tensor}" value: "{edge}" }}\n'
+        f'  step [\n    {{\n      model_name: "branch"\n      model_version: 1\n'
+        f'      input_map {{ key: "{tensor}" value: "{edge}" }}\n'
         '      output_map { key: "label" value: "label" }\n    },\n',
     )
 

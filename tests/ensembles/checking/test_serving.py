@@ -1,13 +1,12 @@
 """Backends, their files' names, and instances."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from zooserve_ensembles.backends import BACKENDS, backend_of_file
-from zooserve_ensembles.checking import Severity, Target
+from zooserve_ensembles.checking import Target
 
 BARE = 'name: "m"\n{backend}\n'
 
@@ -21,6 +20,11 @@ def put(shelf: Any, backend: str, *files: str, more: str = "") -> None:
         path.write_bytes(b"weights")
 
 
+def fil(kind: str) -> str:
+    """FIL with the parameter that chooses its file."""
+    return f'backend: "fil"\nparameters {{ key: "model_type" value {{ string_value: "{kind}" }} }}'
+
+
 SOUND = [
     ('platform: "tensorrt_plan"', ["model.plan"]),
     ('backend: "tensorrt"', ["model.plan"]),
@@ -29,9 +33,9 @@ SOUND = [
     ('backend: "openvino"', ["model.xml", "model.bin"]),
     ('backend: "vllm"', ["model.json"]),
     ('backend: "fil"', ["xgboost.model"]),
-    ('backend: "fil"\nparameters { key: "model_type" value { string_value: "lightgbm" } }', ["model.txt"]),
-    ('backend: "fil"\nparameters { key: "model_type" value { string_value: "xgboost_json" } }', ["xgboost.json"]),
-    ('backend: "fil"\nparameters { key: "model_type" value { string_value: "treelite_checkpoint" } }', ["checkpoint.tl"]),
+    (fil("lightgbm"), ["model.txt"]),
+    (fil("xgboost_json"), ["xgboost.json"]),
+    (fil("treelite_checkpoint"), ["checkpoint.tl"]),
     ('platform: "tensorflow_savedmodel"', ["model.savedmodel/saved_model.pb"]),
     ('platform: "tensorflow_graphdef"', ["model.graphdef"]),
     ('backend: "tensorrtllm"', []),
@@ -39,7 +43,7 @@ SOUND = [
     ('backend: "tensorrt"\ndefault_model_filename: "fp16.plan"', ["fp16.plan"]),
     ('backend: "tensorrt"\ncc_model_filenames { key: "9.0" value: "h200.plan" }', ["h200.plan"]),
     ('backend: "mine"', ["anything"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("backend", "files"), SOUND)
@@ -53,10 +57,10 @@ MISNAMED = [
     ('platform: "tensorrt_plan"', "engine.plan", "reads model.plan"),
     ('backend: "pytorch"', "resnet.pt", "reads model.pt"),
     ('backend: "python"', "main.py", "reads model.py"),
-    ('backend: "fil"\nparameters { key: "model_type" value { string_value: "lightgbm" } }', "xgboost.json", "reads model.txt"),
+    (fil("lightgbm"), "xgboost.json", "reads model.txt"),
     ('backend: "tensorrt"\ndefault_model_filename: "fp16.plan"', "model.plan", "reads fp16.plan"),
     ('backend: "vllm"', "engine.json", "reads model.json"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("backend", "file", "says"), MISNAMED)
@@ -80,7 +84,6 @@ def test_a_saved_model_needs_its_graph(empty: Any) -> None:
 
 @pytest.mark.parametrize("name", sorted(BACKENDS))
 def test_the_embedded_triton_says_which_backends_it_lacks(empty: Any, name: str) -> None:
-    shutil.copytree(empty.root, empty.root.parent / "spare")
     put(empty, f'backend: "{name}"')
     lacking = not BACKENDS[name].embedded
     at_a_loss = [("m/config.pbtxt", 2, "backend-not-embedded")] if lacking else []

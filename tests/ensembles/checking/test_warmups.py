@@ -29,8 +29,13 @@ FAULTS = [
     ("warmup-kind", "        zero_data: true\n", "", "gives ids no data"),
     ("warmup-inputs", 'name: "one"', 'name: "one"  # here', "leaves out mask"),
     ("warmup-inputs", 'inputs { key: "mask"', 'inputs { key: "masks"', "Did you mean mask?"),
-    ("warmup-data", "        zero_data: true", '        input_data_file: "ids"  # here', "encoder/warmup/ids, which is not there"),
-]  # fmt: skip
+    (
+        "warmup-data",
+        "        zero_data: true",
+        '        input_data_file: "ids"  # here',
+        "warmup/ids, which is not there",
+    ),
+]
 
 
 @pytest.mark.parametrize(("rule", "old", "new", "says"), FAULTS)
