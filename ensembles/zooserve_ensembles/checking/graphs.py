@@ -66,8 +66,8 @@ def _declared(model: Model, version: int, side: str, found: Sequence[OnnxTensor]
         if tensor.dtype and tensor.dtype != dtype_name(entry.data_type):
             yield DTYPE.at(
                 place("data_type"),
-                f"{side} {entry.name} is {dtype_name(entry.data_type)}, but {_file(model, version)} has {tensor.dtype}: "
-                f"write TYPE_{tensor.dtype}",
+                f"{side} {entry.name} is {dtype_name(entry.data_type)}, but {_file(model, version)} has "
+                f"{tensor.dtype}: write TYPE_{tensor.dtype}",
             )
         if tensor.dims is not None:
             yield from _shape(model, version, f"{side} {entry.name}", place("dims"), entry, tensor.dims)
@@ -89,9 +89,9 @@ def _shape(
     if found[:1] != (-1,):
         yield BATCH.at(
             at,
-            f"max_batch_size is {model.config.max_batch_size}, but {called} of {_file(model, version)} is {list(found)}: "
-            "its first size is fixed. Export it with an open one, or set max_batch_size: 0 and write the whole shape in "
-            "dims",
+            f"max_batch_size is {model.config.max_batch_size}, but {called} of {_file(model, version)} is "
+            f"{list(found)}: its first size is fixed. Export it with an open one, or set max_batch_size: 0 and write the "
+            "whole shape in dims",
         )
     elif not fitting(declared, found[1:]):
         hint = ": dims must leave the batch out" if fitting(declared, found) else ""

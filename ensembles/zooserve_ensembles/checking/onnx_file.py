@@ -160,11 +160,11 @@ class _Reader:
             elif number == 2:
                 kind = next((inner for which, inner in self._spans(value) if which == 1), None)
         dtype, dims = "", None
-        for number, value in self._fields(kind) if kind else ():
-            if number == 1 and isinstance(value, int):
-                dtype = _TYPES.get(value, "")
-            elif number == 2 and not isinstance(value, int):
-                dims = tuple(self._size(size) for _, size in self._spans(value))
+        for number, field in self._fields(kind) if kind else ():
+            if number == 1 and isinstance(field, int):
+                dtype = _TYPES.get(field, "")
+            elif number == 2 and not isinstance(field, int):
+                dims = tuple(self._size(size) for _, size in self._spans(field))
         return OnnxTensor(name, dtype, dims)
 
     def _size(self, span: Span) -> int:

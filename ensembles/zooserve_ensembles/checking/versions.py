@@ -46,7 +46,8 @@ def _pin(ensemble: Model, index: int, member: Model, repository: Repository) -> 
         yield FLOATING.at(
             at,
             f"step {member.name} takes whichever version is the latest (model_version: -1): a rollback of "
-            f"{ensemble.name} would not bring its old member back{f', and {why}' if why else ''}. Pin it: model_version: {latest}",
+            f"{ensemble.name} would not bring its old member back{f', and {why}' if why else ''}. "
+            f"Pin it: model_version: {latest}",
             Severity.ERROR if why else Severity.WARNING,
         )
     elif pinned not in member.versions:
@@ -72,7 +73,7 @@ def _pin(ensemble: Model, index: int, member: Model, repository: Repository) -> 
 def _loads(member: Model) -> str:
     served = _listed(member.served) or "no version"
     if member.source.block.find("version_policy") is None:
-        return f"{member.name}/{member.source.file.name} has no version_policy, and then only the latest is loaded, {served}"
+        return f"{member.name}/{member.source.file.name} has no version_policy, so only the latest is loaded, {served}"
     place = member.source.place("version_policy")
     return f"its version_policy ({member.name}/{place.file.name}:{place.line}) loads only {served}"
 

@@ -222,7 +222,7 @@ def _sibling(model: Model, version: int, names: Sequence[str]) -> Iterator[Findi
             if text.is_file() and text.stat().st_size < 2**20 and any(each in text.read_bytes() for each in quoted):
                 yield HALF_COPIED.at(
                     Place(model.version_folder(version)),
-                    f"{text.name} names {name}, which {model.name}/{earlier[-1]}/ has and {model.name}/{version}/ has not: "
-                    "copy it",
+                    f"{text.name} names {name}, which {model.name}/{earlier[-1]}/ has and {model.name}/{version}/ "
+                    "has not: copy it",
                 )
                 break

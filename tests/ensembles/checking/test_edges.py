@@ -149,8 +149,8 @@ def test_an_ensemble_may_be_a_step(shelf: Any) -> None:
     shelf.add(
         "outer",
         head.replace('"pipeline"', '"outer"')
-        + 'ensemble_scheduling { step [ { model_name: "pipeline" model_version: 1 input_map { key: "text" value: "text" }'
-        ' output_map { key: "embedding" value: "embedding" } } ] }\n',
+        + 'ensemble_scheduling { step [ { model_name: "pipeline" model_version: 1 '
+        'input_map { key: "text" value: "text" } output_map { key: "embedding" value: "embedding" } } ] }\n',
         code="",
     )
     assert shelf.told() == []
