@@ -43,11 +43,11 @@ class TritonPythonModel(Stage):
             self._tokenizer.encode_batch_fast([text for found in texts if isinstance(found, list) for text in found])
         )
         return [
-            found if isinstance(found, TextUnreadable) else self._outputs([next(encoded).ids for _ in found])
+            found if isinstance(found, TextUnreadable) else self._tensors([next(encoded).ids for _ in found])
             for found in texts
         ]
 
-    def _outputs(self, rows: Sequence[Sequence[int]]) -> Arrays:
+    def _tensors(self, rows: Sequence[Sequence[int]]) -> Arrays:
         ids, mask, tokens = padded(rows, self._buckets, self._pad_id)
         return {"input_ids": ids, "attention_mask": mask, "tokens": tokens}
 
