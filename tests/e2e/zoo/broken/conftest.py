@@ -37,9 +37,8 @@ class Orchard:
     def echo(self, name: str, rows: int = 8, more: str = "") -> None:
         """A model that gives its input back."""
         tensors = f"input [ {TENSOR % 'a'} ]\noutput [ {TENSOR % 'b'} ]\n"
-        self._write(
-            name, f'backend: "python"\nmax_batch_size: {rows}\n{tensors}{CPU}{more}', {"model.py": ECHO.encode()}
-        )
+        config = f'backend: "python"\nmax_batch_size: {rows}\n{tensors}{CPU}{more}'
+        self._write(name, config, {"model.py": ECHO.encode()})
 
     def chain(self, name: str, steps: Sequence[str], rows: int = 8, more: str = "", inputs: str = "x") -> None:
         """An ensemble of steps, each given as `model version input=edge > output=edge`."""
