@@ -17,7 +17,7 @@ import triton_python_backend_utils as pb_utils
 
 from zooserve_ensembles.buckets import BUCKETS, padded
 from zooserve_ensembles.long_texts import CHARACTERS_PER_TOKEN, calls_cut, mean_vector, windows
-from zooserve_ensembles.stages.stage import Arrays, Stage
+from zooserve_ensembles.stages.stage import Arrays, Outcome, Stage
 from zooserve_ensembles.texts import decoded
 
 __all__ = ["TritonPythonModel"]
@@ -92,19 +92,17 @@ class TritonPythonModel(Stage):
 
     async def _answer(self, request: Any, turns: asyncio.Semaphore) -> None:
         try:
-            answer = pb_utils.InferenceResponse(await self._outputs(Work(request, time.monotonic()), turns))
+            outcome: Outcome = await self._embedded(Work(request, time.monotonic()), turns)
         except Exception as exc:  # whatever it is, it must not take the batch's other requests down
-            answer = self._error(exc)
-        request.get_response_sender().send(answer, flags=FINAL)
+            outcome = exc
+        request.get_response_sender().send(self._response(self._checked(outcome)), flags=FINAL)
 
-    def _error(self, exc: Exception) -> Any:
-        code = getattr(exc, "code", None)
-        if code is None:
-            kinds = pb_utils.TritonError
-            code = kinds.INVALID_ARG if isinstance(exc, ValueError) else kinds.INTERNAL
-        return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"{self._name}: {exc}", code))
+    def _response(self, outcome: Outcome) -> Any:
+        if isinstance(outcome, CallFailed):
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"{self._name}: {outcome}", outcome.code))
+        return super()._response(outcome)
 
-    async def _outputs(self, work: Work, turns: asyncio.Semaphore) -> list[Any]:
+    async def _embedded(self, work: Work, turns: asyncio.Semaphore) -> Arrays:
         texts = decoded(pb_utils.get_input_tensor_by_name(work.request, "text").as_numpy().ravel())
         for place, text in enumerate(texts):
             self._cut(work, place, text)
@@ -115,11 +113,11 @@ class TritonPythonModel(Stage):
                 raise outcome
         owners = np.array(work.owners)
         vectors = [self._mean(work, np.flatnonzero(owners == place)) for place in range(len(texts))]
-        return [
-            pb_utils.Tensor("embedding", np.stack(vectors)),
-            pb_utils.Tensor("tokens", np.array(work.tokens, np.int32)[:, None]),
-            pb_utils.Tensor("chunks", np.bincount(owners).astype(np.int32)[:, None]),
-        ]
+        return {
+            "embedding": np.stack(vectors),
+            "tokens": np.array(work.tokens, np.int32)[:, None],
+            "chunks": np.bincount(owners).astype(np.int32)[:, None],
+        }
 
     def _cut(self, work: Work, place: int, text: str) -> None:
         characters = self._max_tokens * CHARACTERS_PER_TOKEN
