@@ -32,6 +32,8 @@ def decoded(content: bytes, max_pixels: int) -> Image.Image:
         return image.convert("RGB")
     except ImageUnreadable:
         raise
+    except Image.DecompressionBombError as exc:  # Pillow looks at the size too, and sooner
+        raise ImageUnreadable(f"it has far more than the {max_pixels} pixels that are read: send a smaller one") from exc
     except Image.UnidentifiedImageError as exc:
         raise ImageUnreadable(f"it is no {', '.join(FORMATS[:-1])} or {FORMATS[-1]} image") from exc
     except Exception as exc:  # Pillow's decoders raise whatever a damaged file makes them stumble over

@@ -135,7 +135,7 @@ def test_token_ids_go_to_the_encoder_directly(zoo: Any) -> None:
 
 
 def test_any_of_an_ensemble_s_outputs_can_be_asked_for_alone(zoo: Any) -> None:
-    outputs = ["embedding", "injection_probability", "tokens"]
+    outputs = ["embedding", "injection_probability", "language_probability", "tokens"]
     together = zoo.ask("rag_query", [QUERY], outputs)
     for name in outputs:
         np.testing.assert_allclose(zoo.ask("rag_query", [QUERY], [name])[name], together[name], atol=1e-6)
