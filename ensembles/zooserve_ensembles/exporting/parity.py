@@ -39,14 +39,16 @@ class Parity:
     max_difference: float
     texts: int
     longest_tokens: int
+    golden: "tuple[tuple[Any, list[float]], ...]" = ()
+    """The original's answer to each text or pair."""
 
 
-def save_tokenizer(checkpoint: Checkpoint, target: Path) -> int:
-    """Write the checkpoint's tokenizer.json to `target`; answers the tokens that the model reads."""
+def save_tokenizer(checkpoint: Checkpoint, target: Path) -> tuple[int, int]:
+    """Write the checkpoint's tokenizer.json to `target`; answers how many tokens it reads, and the id that pads."""
     model = load_original(checkpoint)
     target.write_text(model.tokenizer.backend_tokenizer.to_str(), encoding="utf-8")
     limit: int = model.max_seq_length if checkpoint.kind == "bi-encoder" else model.max_length
-    return limit or int(model.tokenizer.model_max_length)
+    return limit or int(model.tokenizer.model_max_length), int(model.tokenizer.pad_token_id or 0)
 
 
 def measure_parity(checkpoint: Checkpoint, folder: Path, names: Traced, max_tokens: int) -> Parity:
@@ -67,7 +69,8 @@ def measure_parity(checkpoint: Checkpoint, folder: Path, names: Traced, max_toke
             found = session.run([names.outputs[0]], feed)[0]
             difference = np.abs(found.reshape(len(found), -1) - expected[start : start + rows])
             worst, longest = max(worst, float(difference.max())), max(longest, feed["input_ids"].shape[1])
-    return Parity(worst, len(pairs), longest)
+    golden = tuple((text, answer.tolist()) for text, answer in zip(pairs, expected, strict=True))
+    return Parity(worst, len(pairs), longest, golden)
 
 
 def _original(checkpoint: Checkpoint) -> tuple["np.ndarray[Any, Any]", list[Any]]:

@@ -77,24 +77,37 @@ def hide_namespace(name: str) -> None:
 
 def _fill(folder: Path, checkpoint: Checkpoint, origin: dict[str, Any], bound: float) -> dict[str, Any]:
     names = trace(checkpoint, folder / "model.onnx")
-    max_tokens = save_tokenizer(checkpoint, folder / "tokenizer.json")
+    max_tokens, pad_id = save_tokenizer(checkpoint, folder / "tokenizer.json")
     parity = measure_parity(checkpoint, folder, names, max_tokens)
     if not parity.max_difference <= bound:  # also when it is NaN
         raise ExportFailed(
             f"The graph differs from the original by up to {parity.max_difference:.2e} over {parity.texts} texts, the "
             f"bound is {bound:.0e}. Nothing was placed."
         )
-    record = origin | _record(checkpoint, names, parity, max_tokens)
+    record = origin | _record(checkpoint, names, parity, max_tokens, pad_id)
+    (folder / "golden.json").write_text(_golden(parity), encoding="utf-8")
     (folder / "export.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return record
 
 
-def _record(checkpoint: Checkpoint, names: Traced, parity: Parity, max_tokens: int) -> dict[str, Any]:
+def _golden(parity: Parity) -> str:
+    """The original's answers, one a line, for tests of whoever serves the version."""
+    rows = ",\n  ".join(
+        json.dumps({"input": given, "answer": [round(value, 8) for value in answer]}, ensure_ascii=False)
+        for given, answer in parity.golden
+    )
+    made_by = f"sentence-transformers {importlib.metadata.version('sentence-transformers')}"
+    return f'{{\n "made_by": {json.dumps(made_by)},\n "rows": [\n  {rows}\n ]\n}}\n'
+
+
+def _record(checkpoint: Checkpoint, names: Traced, parity: Parity, max_tokens: int, pad_id: int) -> dict[str, Any]:
     return {
         "kind": checkpoint.kind,
         "pooling": checkpoint.pooling,
         "normalize": checkpoint.normalize,
         "max_tokens": max_tokens,
+        "pad_id": pad_id,
+        "dimensions": len(parity.golden[0][1]),
         "inputs": names.inputs,
         "outputs": names.outputs,
         "opset": OPSET,

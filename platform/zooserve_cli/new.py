@@ -1,0 +1,118 @@
+"""`zooserve new`: a model or an ensemble to begin with, which works at once."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zooserve.settings import Settings
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Begin a new model or ensemble, which works at once.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and underscores.")]
+Directory = Annotated[
+    Path | None, typer.Option("--directory", metavar="DIR", help="A Triton model repository; the zoo if left out.")
+]
+
+
+@app.command()
+def model(
+    name: Name,
+    backend: Annotated[
+        str,
+        typer.Option(help="onnxruntime or python; for tensorrt, pytorch, openvino, fil, vllm, tensorrtllm its place."),
+    ] = "onnxruntime",
+    exported: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FOLDER", help="A version that `zooserve export` made: a whole embedding model."
+        ),
+    ] = None,
+    directory: Directory = None,
+) -> None:
+    """Begin a model: its configuration, a small model that works, its card, golden answers and their test."""
+    if exported is not None:
+        _embedder(name, exported, directory)
+        return
+    from zooserve_ensembles.scaffolding.models import model_files, runs_here
+    from zooserve_ensembles.scaffolding.placing import place
+
+    files = model_files(name, backend)
+    root = _root(directory, [name])
+    place(root, files)
+    _told(root, name, list(files), served=runs_here(backend))
+
+
+@app.command()
+def ensemble(name: Name, directory: Directory = None) -> None:
+    """Begin an ensemble: text through a Python stage and an ONNX model, its card, golden answers and their test."""
+    from zooserve_ensembles.scaffolding.ensembles import ensemble_files, ensemble_names
+    from zooserve_ensembles.scaffolding.placing import place
+
+    files = ensemble_files(name)
+    root = _root(directory, ensemble_names(name))
+    place(root, files)
+    _told(root, name, list(files), served=True)
+
+
+def _embedder(name: str, exported: Path, directory: Path | None) -> None:
+    from zooserve_ensembles.scaffolding.embedders import (
+        catalogue_entry,
+        embedder_copies,
+        embedder_files,
+        embedder_names,
+        read_export,
+    )
+    from zooserve_ensembles.scaffolding.placing import place
+
+    export = read_export(exported)
+    root = _root(directory, embedder_names(name))
+    files, copies = embedder_files(name, export), embedder_copies(name, export)
+    place(root, files, copies)
+    entry = catalogue_entry(name, export, root.name)
+    if directory is None:
+        catalogue = Settings().resolved().catalogue
+        with catalogue.open("a", encoding="utf-8") as file:
+            file.write(entry)
+        typer.echo(f"Added {name} to {_shown(catalogue)}, optional; its licence is yours to fill in.")
+    else:
+        typer.echo(f"For the catalogue, below `models:`{entry}")
+    _told(root, name, [*files, *copies], served=True)
+    if directory is None:
+        typer.echo(f"  zooserve up --models default,{name}")
+
+
+def _root(directory: Path | None, names: Sequence[str]) -> Path:
+    """Where they go. Raises ScaffoldRefused for a name that cannot be used there."""
+    from zooserve.catalogue import load_catalogue
+    from zooserve_ensembles.scaffolding.names import refuse_names
+
+    settings = Settings().resolved()
+    root = directory or settings.zoo_repository
+    taken = {folder.name for folder in root.iterdir()} if root.is_dir() else set()
+    refuse_names(names, taken if directory else taken | set(load_catalogue(settings.catalogue).names()))
+    return root
+
+
+def _told(root: Path, name: str, files: Sequence[Path], *, served: bool) -> None:
+    shown = _shown(root)
+    typer.echo(f"Made in {shown}:")
+    for path in sorted(files):
+        typer.echo(f"  {path}")
+    typer.echo("Next:")
+    typer.echo(f"  zooserve ensembles check {shlex.quote(str(shown))}")
+    if served:
+        typer.echo(f"  python -m pytest {shlex.quote(str(shown / name))}")
+    else:
+        typer.echo(f"  read {shown / name / 'README.md'}: what to put into {name}/1")
+
+
+def _shown(path: Path) -> Path:
+    """Relative to the working directory where it lies below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
