@@ -23,7 +23,7 @@ def ensembles(*arguments: str) -> Result:
 def zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the repository's configurations, to be spoilt."""
     repository = tmp_path / "model_repository"
-    no_weights = shutil.ignore_patterns("*.onnx", "*.json", "*.gguf")
+    no_weights = shutil.ignore_patterns("*.onnx", "*.json", "*.np?")
     shutil.copytree(ROOT / "model_repository" / "zoo", repository / "zoo", ignore=no_weights)
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "ensembles.md", tmp_path / "docs")
