@@ -36,8 +36,8 @@ _BACKENDS = (
     Backend(
         "pytorch",
         "TorchScript, or a Python class with the runtime model.py",
-        ("model.pt", "model.py"),
-        platforms=("pytorch_libtorch",),
+        ("model.pt", "model.pt2", "model.py"),
+        platforms=("pytorch_libtorch", "torch_aoti"),
         completes=False,
     ),
     Backend("openvino", "OpenVINO IR", ("model.xml",), {"model.xml": "model.bin"}),

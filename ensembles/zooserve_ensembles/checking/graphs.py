@@ -90,8 +90,8 @@ def _shape(
         yield BATCH.at(
             at,
             f"max_batch_size is {model.config.max_batch_size}, but {called} of {_file(model, version)} is "
-            f"{list(found)}: its first size is fixed. Export it with an open one, or set max_batch_size: 0 and write the "
-            "whole shape in dims",
+            f"{list(found)}: its first size is fixed. Export it with an open one, or set max_batch_size: 0 and write "
+            "the whole shape in dims",
         )
     elif not fitting(declared, found[1:]):
         hint = ": dims must leave the batch out" if fitting(declared, found) else ""

@@ -233,5 +233,8 @@ def _cut(missing: int, *, whole: bool, seen: bool) -> str:
 def _external(entries: Mapping[str, str]) -> ExternalData | None:
     if "location" not in entries:
         return None
-    offset, length = (int(entries.get(key) or 0) for key in ("offset", "length"))
+    try:
+        offset, length = (int(entries.get(key) or 0) for key in ("offset", "length"))
+    except ValueError as exc:
+        raise NotOnnx("a tensor's place in another file is no number") from exc
     return ExternalData(entries["location"], offset, length)

@@ -17,8 +17,8 @@ BOUND = Rule(
 TIMEOUT_IGNORED = Rule(
     "timeout-ignored",
     Severity.ERROR,
-    "A request's own timeout counts only with default_timeout_microseconds and allow_timeout_override; a warning "
-    "outside our zoo, where only one of the two is set",
+    "A request's own timeout counts only with default_timeout_microseconds and allow_timeout_override; outside our zoo "
+    "a warning where only the latter is set, and a note where only the former is",
 )
 
 RULES = (BOUND, TIMEOUT_IGNORED)
@@ -96,5 +96,5 @@ def _timeout(config: Config, source: Source, *, house: bool) -> Iterator[Finding
     yield TIMEOUT_IGNORED.at(
         source.place("dynamic_batching", "default_queue_policy"),
         f"a request's own timeout is ignored here: add {' and '.join(missing)} to default_queue_policy",
-        Severity.ERROR if house else Severity.WARNING,
+        Severity.ERROR if house else Severity.WARNING if allowed else Severity.NOTE,
     )

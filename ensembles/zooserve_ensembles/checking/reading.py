@@ -21,7 +21,7 @@ NOT_A_REPOSITORY = Rule(
 STRAY_FOLDER = Rule(
     "stray-folder", Severity.ERROR, "A folder without config.pbtxt and version is a model that never gets ready"
 )
-UNREADABLE = Rule("config-unreadable", Severity.ERROR, "A configuration cannot be read, or is not UTF-8")
+UNREADABLE = Rule("config-unreadable", Severity.ERROR, "A configuration or its folder cannot be read, or is not UTF-8")
 SYNTAX = Rule("config-syntax", Severity.ERROR, "The protobuf refuses a configuration")
 TEMPLATE = Rule("config-template", Severity.ERROR, "A configuration still holds ${placeholders}")
 EMPTY = Rule("config-empty", Severity.WARNING, "A configuration is empty")
@@ -63,7 +63,10 @@ def read_repository(root: Path) -> tuple[Repository, list[Finding]]:
     unreadable: set[str] = set()
     findings: list[Finding] = []
     for folder in _folders(root):
-        model, found = _read_model(folder)
+        try:
+            model, found = _read_model(folder)
+        except OSError as exc:
+            model, found = None, [UNREADABLE.at(Place(folder), f"it cannot be read: {exc.strerror or exc}")]
         findings += found
         if model is not None:
             models[folder.name] = model
@@ -223,6 +226,8 @@ def _read_config(file: Path) -> tuple[Config | None, Source, str, list[Finding]]
         config = text_format.Parse(text, model_config_pb2.ModelConfig())
     except text_format.ParseError as exc:
         return None, source, text, [_refused(file, text, exc)]
+    except RecursionError:
+        return None, source, text, [SYNTAX.at(Place(file, 1), "its fields are nested too deep")]
     empty = [] if source.block.fields else [EMPTY.at(Place(file, 1), "it is empty: Triton has to guess everything")]
     return config, source, text, empty
 
@@ -248,7 +253,7 @@ def _is_utf8(line: bytes) -> bool:
 def _located(text: str) -> Block:
     try:
         return locate(text)
-    except Unlocatable:  # the protobuf's own parser says it better
+    except (Unlocatable, RecursionError):  # the protobuf's own parser says it better
         return Block()
 
 
@@ -270,6 +275,8 @@ def _refused(file: Path, text: str, exc: text_format.ParseError) -> Finding:
     written = text.split("\n")[line - 1]
     if "${" in text and ("$" in written or "$" in reason):
         return TEMPLATE.at(Place(file, line), f"this is a template: fill in its placeholders first ({written.strip()})")
+    if text.startswith("\ufeff"):
+        return SYNTAX.at(Place(file, 1), "it begins with a byte order mark, which Triton refuses: save it without one")
     where = f"line {line}, column {exc.GetColumn()}: " if exc.GetColumn() else ""
     return SYNTAX.at(Place(file, line), f"{where}{reason}. {_suggestion(reason)}".strip())
 

@@ -23,8 +23,8 @@ GPU = Rule(
 )
 TWO_INSTANCES = Rule(
     "instance-count",
-    Severity.NOTE,
-    "An ONNX model on CPU without a count gets two instances, each with all threads; a warning in our zoo",
+    Severity.WARNING,
+    "An ONNX model without a count gets two instances on the CPU of the embedded Triton, each with all threads",
 )
 GPUS_ON_CPU = Rule("instance-contradiction", Severity.ERROR, "KIND_CPU with a list of gpus")
 
@@ -79,24 +79,23 @@ def _near(name: str) -> str:
 
 
 def _instances(model: Model, repository: Repository) -> Iterator[Finding]:
-    kinds = type(model.config).DESCRIPTOR.fields_by_name["instance_group"].message_type.enum_types_by_name["Kind"]
-    numbers = kinds.values_by_name
+    embedded = repository.target is Target.EMBEDDED
     for index, group in enumerate(model.config.instance_group):
-        kind = model.source.place(("instance_group", index), "kind")
-        if group.kind == numbers["KIND_GPU"].number and repository.target is Target.EMBEDDED:
+        place = model.source.place(("instance_group", index), "kind")
+        kind = type(group).Kind.Name(group.kind)
+        if kind == "KIND_GPU" and embedded:
             yield GPU.at(
-                kind,
+                place,
                 "KIND_GPU does not load without a GPU: put it into configs/gpu.pbtxt (--model-config-name=gpu)",
             )
-        if group.kind != numbers["KIND_CPU"].number:
-            continue
-        if group.gpus:
+        if kind == "KIND_CPU" and group.gpus:
             yield GPUS_ON_CPU.at(
                 model.source.place(("instance_group", index), "gpus"), "KIND_CPU runs on no gpus: remove one of the two"
             )
-        if not group.count and model.backend == "onnxruntime":
-            yield TWO_INSTANCES.at(
-                kind,
-                f"without a count {model.name} gets two instances on CPU, which share its cores: add count: 1",
-                Severity.WARNING if repository.is_house else Severity.NOTE,
-            )
+    counted = [group for group in model.config.instance_group if group.count]
+    if embedded and model.backend == "onnxruntime" and not counted:
+        yield TWO_INSTANCES.at(
+            model.source.place("instance_group"),
+            f"without a count {model.name} gets two instances on CPU, which share its cores: "
+            "instance_group [ { kind: KIND_CPU count: 1 } ]",
+        )

@@ -83,6 +83,8 @@ def _released(ensemble: Model, member: Model, repository: Repository) -> str:
     versions = [step.model_version for step in ensemble.config.ensemble_scheduling.step]
     if any(version > 0 for version in versions):
         return "other steps of it are pinned"
+    if any(step.model_version > 0 for other in repository.ensembles for step in other.config.ensemble_scheduling.step):
+        return "other ensembles here are pinned"
     if repository.is_house:
         return "every ensemble of the zoo is a release"
     if len(member.versions) > 1:

@@ -100,8 +100,15 @@ def test_a_model_outside_every_ensemble_may_be_bounded(empty: Any) -> None:
     assert empty.told() == []
 
 
-@pytest.mark.parametrize("half", ["default_timeout_microseconds: 1000", "allow_timeout_override: true"])
-def test_a_timeout_that_is_half_set_is_warned_of(shelf: Any, half: str) -> None:
-    shelf.append("encoder", f"dynamic_batching {{\n  default_queue_policy {{ {half} }}  # here\n}}\n")
+def test_an_override_of_no_timeout_is_warned_of(shelf: Any) -> None:
+    shelf.append("encoder", "dynamic_batching {\n  default_queue_policy { allow_timeout_override: true }  # here\n}\n")
     assert shelf.told() == shelf.here("timeout-ignored")
     assert shelf.check().passes()
+
+
+def test_a_timeout_for_everyone_is_only_noted(shelf: Any) -> None:
+    shelf.append(
+        "encoder", "dynamic_batching {\n  default_queue_policy { default_timeout_microseconds: 9 }  # here\n}\n"
+    )
+    assert shelf.told() == []
+    assert shelf.told(notes=True) == shelf.here("timeout-ignored")

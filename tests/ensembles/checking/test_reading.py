@@ -38,6 +38,18 @@ def test_text_that_is_not_utf8(shelf: Any) -> None:
     assert shelf.told() == [("encoder/config.pbtxt", 18, "config-unreadable")]
 
 
+def test_a_byte_order_mark(shelf: Any) -> None:
+    path = shelf.root / "encoder" / "config.pbtxt"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert shelf.told() == [("encoder/config.pbtxt", 1, "config-syntax")]
+    assert "byte order mark" in shelf.messages()
+
+
+def test_fields_nested_without_end(shelf: Any) -> None:
+    shelf.append("encoder", "parameters {" * 5000)
+    assert [rule for _, _, rule in shelf.told()] == ["config-syntax"]
+
+
 def test_a_comment_may_be_in_any_encoding(shelf: Any) -> None:
     path = shelf.root / "encoder" / "config.pbtxt"
     path.write_bytes(path.read_bytes() + b"# caf\xe9\n")

@@ -44,11 +44,8 @@ class Orchard:
         """An ensemble of steps, each given as `model version input=edge > output=edge`."""
         told = ",\n".join(map(_step, steps))
         tensors = f"input [ {', '.join(TENSOR % each for each in inputs.split())} ]\noutput [ {TENSOR % 'y'} ]\n"
-        self._write(
-            name,
-            f'platform: "ensemble"\nmax_batch_size: {rows}\n{tensors}ensemble_scheduling {{\n step [\n{told}\n ]\n}}\n{more}',
-            {},
-        )
+        scheduling = f"ensemble_scheduling {{\n step [\n{told}\n ]\n}}\n"
+        self._write(name, f'platform: "ensemble"\nmax_batch_size: {rows}\n{tensors}{scheduling}{more}', {})
 
     def tokenizer(self, name: str, words: int) -> None:
         """Our tokenizer's stage, over so many words: w0, w1, …"""
