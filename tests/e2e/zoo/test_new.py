@@ -15,19 +15,17 @@ def run(*command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
 
 
-@pytest.mark.parametrize(
-    "begun", [["model", "--backend", "onnxruntime"], ["model", "--backend", "python"], ["ensemble"]]
-)
-def test_what_is_begun_is_served_with_its_golden_answers(begun: list[str], tmp_path: Path) -> None:
-    kind, *options = begun
-    made = run("zooserve_cli", "new", kind, "mine", *options, "--directory", str(tmp_path))
-    assert made.returncode == 0, made.stderr
-    assert "  mine/config.pbtxt\n" in made.stdout
-    assert f"zooserve ensembles check {tmp_path}" in made.stdout
+def test_what_is_begun_passes_the_checker_and_is_served_with_its_golden_answers(tmp_path: Path) -> None:
+    begun = {"graph": ["model", "--backend", "onnxruntime"], "code": ["model", "--backend", "python"]}
+    for name, (kind, *options) in {**begun, "pair": ["ensemble"]}.items():
+        made = run("zooserve_cli", "new", kind, name, *options, "--directory", str(tmp_path))
+        assert made.returncode == 0, made.stderr
+        assert f"  {name}/config.pbtxt\n" in made.stdout
+        assert f"zooserve ensembles check {tmp_path}" in made.stdout
     checked = run("zooserve_cli", "ensembles", "check", "--strict", str(tmp_path))
     assert checked.returncode == 0, checked.stdout
-    tested = run("pytest", str(tmp_path / "mine"), "-q", "-c", str(ROOT / "pyproject.toml"))
-    assert "1 passed" in tested.stdout, tested.stdout
+    tested = run("pytest", str(tmp_path), "-q", "-c", str(ROOT / "pyproject.toml"))
+    assert "3 passed" in tested.stdout, tested.stdout
 
 
 def test_names_of_the_catalogue_are_taken_in_the_zoo() -> None:

@@ -25,7 +25,7 @@ from zooserve_ensembles.scaffolding.models import SCAFFOLDED, linear_graph, mode
 from zooserve_ensembles.scaffolding.names import refuse_names
 from zooserve_ensembles.scaffolding.placing import place
 
-RULES_OF_A_PLACE = {"weights-absent", "backend-not-embedded"}
+RULES_OF_A_PLACE = {"weights-absent", "backend-not-embedded", "instance-needs-gpu"}
 
 
 def findings(root: Path, target: Target | None = Target.EMBEDDED) -> dict[str, str]:
