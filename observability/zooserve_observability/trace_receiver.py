@@ -7,7 +7,7 @@ GET  /v1/traces/TRACE-ID[?below=SPAN-ID&name=N&within_ms=M]  an export of what i
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from urllib.parse import parse_qs, urlsplit
 
@@ -50,7 +50,8 @@ class TraceReceiver:
             if task is not None:
                 connections.add(task)
                 task.add_done_callback(connections.discard)
-            await self._converse(reader, writer)
+            with suppress(asyncio.CancelledError):  # by the end of `serving` alone
+                await self._converse(reader, writer)
 
         server = await asyncio.start_server(connected, self._host, self._port, limit=_HEAD_BYTES)
         try:

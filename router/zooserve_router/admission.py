@@ -1,4 +1,4 @@
-"""Admission: how many tokens may be in flight at once, and when to come back once that is reached."""
+"""Admission: how much may be in flight at once, and when to come back once that is reached."""
 
 import time
 from collections import deque
@@ -12,43 +12,81 @@ _RETRY_AFTER_BOUNDS_S = (0.05, 30.0)
 
 
 class Budget:
-    """A bound on the tokens in flight. Over it a request is refused at once, with the time to come back.
+    """A bound on the tokens in flight, and on the backend's requests where there is a queue that must not fill.
 
-    The advice is what the budget lacks, divided by the rate at which tokens were given back of late.
+    Over either a request is refused at once, with the time to come back: what is lacking, divided by the rate at
+    which as much was given back of late.
     """
 
-    def __init__(self, name: str, limit_tokens: int) -> None:
+    def __init__(self, name: str, limit_tokens: int, limit_requests: int | None = None) -> None:
         self.name = name
-        self.limit_tokens = limit_tokens
-        self.taken_tokens = 0
-        self._drained: deque[tuple[float, int]] = deque()
+        self._tokens = _Bound("tokens", limit_tokens)
+        self._requests = _Bound("requests", limit_requests)
 
-    def take(self, tokens: int) -> None:
-        """Take `tokens`, to be given back by whoever took them, also when the client hangs up.
+    @property
+    def limit_tokens(self) -> int | None:
+        """The most tokens in flight, but for a request that is larger by itself."""
+        return self._tokens.limit
 
-        Raises Overloaded if they do not fit beside what is in flight. A request larger than the whole budget is
+    @property
+    def taken_tokens(self) -> int:
+        """The tokens in flight."""
+        return self._tokens.taken
+
+    @property
+    def taken_requests(self) -> int:
+        """The backend's requests in flight."""
+        return self._requests.taken
+
+    def take(self, tokens: int, requests: int = 1) -> None:
+        """Take so much, to be given back by whoever took it, also when the client hangs up.
+
+        Raises Overloaded if it does not fit beside what is in flight. A request larger than the whole budget is
         admitted alone, so that it is slow rather than impossible.
         """
-        if self.taken_tokens and self.taken_tokens + tokens > self.limit_tokens:
-            retry_after_s = self.retry_after_s(tokens)
+        wanted = ((self._tokens, tokens), (self._requests, requests))
+        full = [bound for bound, amount in wanted if not bound.has_room_for(amount)]
+        if full:
+            retry_after_s = max(bound.retry_after_s(amount) for bound, amount in wanted if bound in full)
             raise Overloaded(
-                f"{self.name} is at its limit of {self.limit_tokens} tokens in flight; "
+                f"{self.name} is at its limit of {full[0].limit} {full[0].unit} in flight; "
                 f"try again in {retry_after_s:.2f} s.",
                 retry_after_s=retry_after_s,
             )
-        self.taken_tokens += tokens
+        for bound, amount in wanted:
+            bound.taken += amount
 
-    def give_back(self, tokens: int) -> None:
+    def give_back(self, tokens: int, requests: int = 1) -> None:
         """Return what was taken, whole or in parts."""
-        self.taken_tokens -= tokens
-        self._drained.append((time.monotonic(), tokens))
-        self._forget()
+        self._tokens.give_back(tokens)
+        self._requests.give_back(requests)
 
     def retry_after_s(self, tokens: int) -> float:
         """Seconds until `tokens` should fit, from the drain rate of the last ten seconds."""
+        return self._tokens.retry_after_s(tokens)
+
+
+class _Bound:
+    """One thing that is counted, up to a limit if it has one."""
+
+    def __init__(self, unit: str, limit: int | None) -> None:
+        self.unit = unit
+        self.limit = limit
+        self.taken = 0
+        self._drained: deque[tuple[float, int]] = deque()
+
+    def has_room_for(self, amount: int) -> bool:
+        return self.limit is None or not self.taken or self.taken + amount <= self.limit
+
+    def give_back(self, amount: int) -> None:
+        self.taken -= amount
+        self._drained.append((time.monotonic(), amount))
         self._forget()
-        drained = sum(amount for _, amount in self._drained)
-        lacking = self.taken_tokens + tokens - self.limit_tokens
+
+    def retry_after_s(self, amount: int) -> float:
+        self._forget()
+        drained = sum(part for _, part in self._drained)
+        lacking = self.taken + amount - (self.limit or 0)
         low, high = _RETRY_AFTER_BOUNDS_S
         if drained == 0:
             return 1.0

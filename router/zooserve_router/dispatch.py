@@ -185,14 +185,16 @@ class ZooDispatch:
         context.record.runs(job.model, job.slo_class)
         budget = self.budgets[job.slo_class]
         unsent = sum(chunk.tokens for chunk in job.chunks)
-        budget.take(unsent)
+        unsent_chunks = len(job.chunks)
+        budget.take(unsent, unsent_chunks)
         answers: dict[int, InferenceAnswer] = {}
         pending = iter(enumerate(job.chunks))
 
         async def work() -> None:
-            nonlocal unsent
+            nonlocal unsent, unsent_chunks
             for index, chunk in pending:
                 unsent -= chunk.tokens
+                unsent_chunks -= 1
                 answers[index] = await self._to_its_end(
                     self._infer(job, chunk, context), job.model, job.triton_model, budget, chunk.tokens
                 )
@@ -202,7 +204,7 @@ class ZooDispatch:
                 async with context.deadline.enforced():
                     await _all_or_first_failure([work() for _ in job.chunks[:_CHUNKS_AT_ONCE]])
         finally:
-            budget.give_back(unsent)
+            budget.give_back(unsent, unsent_chunks)
         return [answers[index] for index in range(len(job.chunks))]
 
     async def relay(self, relay: Relay, context: RequestContext) -> RawAnswer:

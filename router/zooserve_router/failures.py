@@ -110,8 +110,8 @@ def missing_output(ensemble: Ensemble, output: str) -> Failure:
 def suspicion_by_trace(ensemble: Ensemble, reason: Reason, spans: Sequence[Span]) -> Suspicion:
     """What the spans of the failed request leave.
 
-    Who waited in a queue to no end has no `compute`. Who failed while computing came last: nothing that takes its
-    outputs began, while whatever else they need was there.
+    Who waited in a queue to no end has no `compute`. Who failed while computing was the last to end before nothing
+    began any more.
     """
     begun = {step.stage.model: span for step, span in _begun(ensemble, spans)}
     computed = {span.parent_id for span in spans if span.name == "compute"}
@@ -120,7 +120,12 @@ def suspicion_by_trace(ensemble: Ensemble, reason: Reason, spans: Sequence[Span]
         left = [step for step in steps if begun[step.stage.model].span_id not in computed]
     else:
         ended = sorted(steps, key=lambda step: begun[step.stage.model].end_ns)
-        left = _last(ensemble, [step for step in ended if begun[step.stage.model].span_id in computed])
+        latest_start_ns = max((span.start_ns for span in begun.values()), default=0)
+        left = [
+            step
+            for step in _last(ensemble, [step for step in ended if begun[step.stage.model].span_id in computed])
+            if begun[step.stage.model].end_ns >= latest_start_ns  # after a failure no step begins
+        ]
     stages = tuple(step.stage for step in left)
     if not stages:
         return Suspicion((), "its trace shows no stage of it at fault")

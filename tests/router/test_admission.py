@@ -1,9 +1,14 @@
 """Budgets: what fits, what is refused, what is given back."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from zooserve.errors import Overloaded
+from zooserve.settings import RouterSettings
 from zooserve_router.admission import Budget
+from zooserve_router.stages import load_ensembles
 
 
 def test_what_does_not_fit_is_refused_with_a_time():
@@ -32,6 +37,36 @@ def test_a_request_larger_than_the_budget_is_admitted_alone():
         budget.take(1)
     budget.give_back(500)
     assert budget.taken_tokens == 0
+
+
+def test_many_small_requests_are_refused_by_their_number():
+    budget = Budget("interactive", 1000, limit_requests=3)
+    for _ in range(3):
+        budget.take(1)
+    with pytest.raises(Overloaded, match="at its limit of 3 requests in flight") as refused:
+        budget.take(1)
+    assert refused.value.retry_after_s > 0
+    budget.give_back(1)
+    budget.take(1)
+    assert (budget.taken_tokens, budget.taken_requests) == (3, 3)
+
+
+def test_a_refused_request_takes_nothing():
+    budget = Budget("interactive", 10, limit_requests=10)
+    budget.take(5, 5)
+    for tokens, requests in ((6, 1), (1, 6)):
+        with pytest.raises(Overloaded):
+            budget.take(tokens, requests)
+    assert (budget.taken_tokens, budget.taken_requests) == (5, 5)
+
+
+def test_the_first_queues_of_the_zoos_ensembles_hold_all_that_may_be_in_flight():
+    zoo = Path(__file__).parents[2] / "model_repository" / "zoo"
+    first = {ensemble.steps[0].stage.model for ensemble in load_ensembles(zoo).values() if len(ensemble.steps) > 1}
+    configs = [(zoo / model / "config.pbtxt").read_text() for model in first]
+    bounds = [int(found) for config in configs for found in re.findall(r"max_queue_size: (\d+)", config)]
+    assert bounds
+    assert RouterSettings().zoo_requests_in_flight < min(bounds)
 
 
 def test_a_faster_drain_shortens_the_advice():

@@ -98,10 +98,16 @@ def test_only_inside_an_ensemble_a_wrong_tensor_is_no_fault_of_the_callers() -> 
     assert not is_handed_on_wrongly(wrong)
 
 
+BEGIN = {"tokenizer": 0, "encoder": 1, "language": 1}
+
+
 def traced(ends: Mapping[str, int], waiting: tuple[str, ...] = ()) -> list[Span]:
     """The spans of a request whose stages ended at these times; `waiting` never computed."""
     root = Span("t", "root", "", "fan", 0, 99, {"triton.model_name": "fan"})
-    stages = [Span("t", name, "root", name, 0, end, {"triton.model_name": name}) for name, end in ends.items()]
+    begin = {**BEGIN, "head": ends.get("encoder", 0)}
+    stages = [
+        Span("t", name, "root", name, begin[name], end, {"triton.model_name": name}) for name, end in ends.items()
+    ]
     computes = [Span("t", f"c-{name}", name, "compute", 0, end) for name, end in ends.items() if name not in waiting]
     return [root, *stages, *computes]
 
@@ -119,7 +125,9 @@ def traced(ends: Mapping[str, int], waiting: tuple[str, ...] = ()) -> list[Span]
             ["encoder", "language"],
         ),
         ({"tokenizer": 1}, (), "error", ["tokenizer"]),
-        ({"tokenizer": 1, "encoder": 5, "head": 7, "language": 3}, (), "error", ["head", "language"]),
+        # The language ended before the head began: had it failed, the head would not have.
+        ({"tokenizer": 1, "encoder": 5, "head": 7, "language": 3}, (), "error", ["head"]),
+        ({"tokenizer": 1, "encoder": 5, "head": 7, "language": 6}, (), "error", ["head", "language"]),
         # The encoder ended first, and what follows it never began.
         ({"tokenizer": 1, "encoder": 2, "language": 5}, (), "error", ["encoder"]),
         # The language ended first: it may have failed, or the encoder after it.

@@ -1,7 +1,7 @@
 """The trace log: asked for the spans of requests that failed, told which stage that was.
 
-Only a failure that nothing else explains waits for it: Triton exports every 100 ms, and after half a second the
-request is answered without.
+Only a failure that nothing else explains waits for it: Triton exports every 100 ms, and after a second the request is
+answered without.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from zooserve_router.tracing import SpanContext
 __all__ = ["TraceSource", "TracesSilent"]
 
 _PATH = "/v1/traces"
-_WITHIN_S = 0.5
+_WITHIN_S = 1.0
 _ANSWER_S = 0.25
 """The log answers at once when its wait is over."""
 _AT_ONCE = 8
