@@ -125,7 +125,7 @@ class _Reader:
 
     def _node(self, span: Span, initializers: dict[str, Initializer]) -> Node:
         inputs, outputs, operation = [], [], ""
-        constant: Span | None = None
+        attributes: list[Span] = []
         for number, value in self._spans(span):
             if number == 1:
                 inputs.append(self._text(value))
@@ -134,10 +134,11 @@ class _Reader:
             elif number == 4:
                 operation = self._text(value)
             elif number == 5:
-                constant = next((tensor for inner, tensor in self._spans(value) if inner == 5), constant)
-        if operation == "Constant" and constant is not None and outputs:
-            tensor = self._initializer(constant)
-            initializers[outputs[0]] = Initializer(outputs[0], tensor.dims, tensor.external)
+                attributes.append(value)
+        if operation == "Constant" and outputs:
+            for span in (inner for attribute in attributes for number, inner in self._spans(attribute) if number == 5):
+                tensor = self._initializer(span)
+                initializers[outputs[0]] = Initializer(outputs[0], tensor.dims, tensor.external)
         return Node(operation, tuple(inputs), tuple(outputs))
 
     def _initializer(self, span: Span) -> Initializer:

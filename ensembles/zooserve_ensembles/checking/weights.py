@@ -35,9 +35,14 @@ PYTHON = Rule(
 RULES = (ABSENT, MISNAMED, HALF_COPIED, PARTIAL, EMPTY, LFS, NOT_ONNX, EXTERNAL, PYTHON)
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
-_PARTIAL = re.compile(r".*\.(part|partial|tmp|temp|crdownload|download|incomplete|filepart|aria2)|\..+\.\w{6}", re.I)
+# rsync's and browsers' names for what is not yet whole.
+_PARTIAL = re.compile(
+    r".*\.(part|partial|tmp|temp|crdownload|download|incomplete|filepart|aria2)"
+    r"|\..+\.(onnx|onnx_data|data|plan|engine|pt|pth|xml|bin|json|py|model|gguf|safetensors)\.\w{6}",
+    re.IGNORECASE,
+)
 # What people keep beside weights without any backend reading it.
-_NOISE = re.compile(r"\..*|__pycache__|readme.*|licen[cs]e.*|.*\.(md|rst|sh|log|gitkeep)|\.git.*", re.I)
+_NOISE = re.compile(r"\..*|__pycache__|readme.*|licen[cs]e.*|.*\.(md|rst|sh|log|gitkeep)|\.git.*", re.IGNORECASE)
 
 
 def weights_findings(repository: Repository) -> Iterator[Finding]:
