@@ -155,3 +155,12 @@ def test_a_selection_that_names_what_is_not_there_says_what_is(write, wanted: st
         load_catalogue(write(OPTIONAL)).enabling(wanted)
     assert "ZOOSERVE_MODELS" in str(caught.value)
     assert said in str(caught.value)
+
+
+def test_prompts_are_both_or_none(write) -> None:
+    both = EMBED.replace("    dimensions", '    prompts: {query: "q: ", passage: "p: "}\n    dimensions')
+    prompts = load_catalogue(write(both)).resolve("embed").prompts
+    assert prompts is not None
+    assert (prompts.query, prompts.passage) == ("q: ", "p: ")
+    with pytest.raises(CatalogueError, match=r"prompts\.passage"):
+        load_catalogue(write(both.replace(', passage: "p: "', "")))

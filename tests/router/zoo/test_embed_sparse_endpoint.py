@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from qdrant_client import QdrantClient, models
+
 ROUTE = "/embed_sparse"
 
 
@@ -51,3 +53,17 @@ async def test_a_model_of_another_task_is_refused(router):
     answer = await router.http.post(ROUTE, json={"inputs": "w5", "model": "embed"})
     assert answer.status_code == 400
     assert "/v1/embeddings" in answer.json()["error"]
+
+
+async def test_its_vectors_can_be_searched_in_qdrant(router):
+    def vector(row: list[dict[str, Any]]) -> models.SparseVector:
+        return models.SparseVector(indices=[one["index"] for one in row], values=[one["value"] for one in row])
+
+    rows = (await router.http.post(ROUTE, json={"inputs": ["w5 w6", "w7 w8", "w8"]})).json()
+    store = QdrantClient(":memory:")
+    store.create_collection("texts", vectors_config={}, sparse_vectors_config={"words": models.SparseVectorParams()})
+    points = [models.PointStruct(id=place, vector={"words": vector(row)}) for place, row in enumerate(rows[:2])]
+    store.upsert("texts", points)
+    found = store.query_points("texts", query=vector(rows[2]), using="words").points
+    assert [point.id for point in found] == [1]
+    store.close()
