@@ -56,6 +56,16 @@ class Block:
             block = found.value if isinstance(found.value, Block) else Block()
         return line
 
+    def has(self, path: Sequence[Step]) -> bool:
+        """Whether there is a field at `path`."""
+        block = self
+        for step in path:
+            found = block.find(step)
+            if found is None:
+                return False
+            block = found.value if isinstance(found.value, Block) else Block()
+        return True
+
     def find(self, step: Step) -> Field | None:
         """The field that one step leads to."""
         name, which = (step, 0) if isinstance(step, str) else step

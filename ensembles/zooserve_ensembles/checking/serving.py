@@ -26,16 +26,37 @@ TWO_INSTANCES = Rule(
     Severity.WARNING,
     "An ONNX model without a count gets two instances on the CPU of the embedded Triton, each with all threads",
 )
+TOO_NEW = Rule(
+    "field-too-new",
+    Severity.NOTE,
+    "The embedded Triton 2.51 does not know this field, and refuses the configuration; an error with --target embedded",
+)
 GPUS_ON_CPU = Rule("instance-contradiction", Severity.ERROR, "KIND_CPU with a list of gpus")
 
-RULES = (MISSING, UNKNOWN, OWN, CONTRADICTION, NOT_EMBEDDED, GPU, TWO_INSTANCES, GPUS_ON_CPU)
+RULES = (MISSING, UNKNOWN, OWN, CONTRADICTION, NOT_EMBEDDED, GPU, TWO_INSTANCES, GPUS_ON_CPU, TOO_NEW)
+
+# All that the client's protobuf has and the one inside the 2.51 binary has not.
+_NEWER = (("model_metrics",), ("ensemble_scheduling", "max_inflight_requests"))
 
 
 def serving_findings(repository: Repository) -> Iterator[Finding]:
     """The backend and the instances of every model that runs by itself."""
+    for model in repository.models.values():
+        yield from _too_new(model, repository.target)
     for model in repository.stages:
         yield from _backend(model, repository.target)
         yield from _instances(model, repository)
+
+
+def _too_new(model: Model, target: Target | None) -> Iterator[Finding]:
+    for source in (model.source, *(variant.source for variant in model.variants)):
+        for path in _NEWER:
+            if target is not Target.CONTAINER and source.block.has(path):
+                yield TOO_NEW.at(
+                    source.place(*path),
+                    f"Triton 2.51 has no {path[-1]}: remove it, or serve the model with a newer container",
+                    Severity.ERROR if target is Target.EMBEDDED else None,
+                )
 
 
 def _backend(model: Model, target: Target | None) -> Iterator[Finding]:
@@ -52,9 +73,12 @@ def _backend(model: Model, target: Target | None) -> Iterator[Finding]:
         )
     if not model.backend:
         if model.versions:
+            # Without any file this may be a clone whose weights are still to come.
+            empty = not any(model.files(version) for version in model.versions)
             yield MISSING.at(
                 source.place("name"),
                 f'nothing tells what runs {model.name}: add one, such as backend: "onnxruntime" or backend: "python"',
+                Severity.WARNING if empty else None,
             )
         return
     known = BACKENDS.get(model.backend)

@@ -121,9 +121,12 @@ def test_a_backend_of_ones_own_is_only_noted(empty: Any) -> None:
     assert ("m/config.pbtxt", 2, "backend-own") in empty.told(notes=True)
 
 
-def test_nothing_tells_the_backend(empty: Any) -> None:
-    put(empty, "# no backend")
+@pytest.mark.parametrize("files", [[], ["weights.bin"]])
+def test_nothing_tells_the_backend(empty: Any, files: list[str]) -> None:
+    put(empty, "# no backend", *files)
     assert empty.told() == [("m/config.pbtxt", 1, "backend-missing")]
+    # An empty version may be a clone whose weights are still to come.
+    assert empty.check().passes() is not bool(files)
 
 
 def test_a_file_may_tell_the_backend(empty: Any) -> None:
@@ -148,3 +151,14 @@ def test_an_onnx_model_without_a_count_gets_two_instances(empty: Any) -> None:
     put(empty, 'backend: "onnxruntime"', more="instance_group [ { kind: KIND_CPU } ]  # here\n")
     assert empty.here("instance-count")[0] in empty.told(Target.EMBEDDED)
     assert "instance-count" not in {rule for _, _, rule in empty.told(notes=True)}
+
+
+@pytest.mark.parametrize("model", ["pipeline", "encoder"])
+def test_fields_that_the_embedded_triton_does_not_know(shelf: Any, model: str) -> None:
+    if model == "pipeline":
+        shelf.edit("pipeline", "ensemble_scheduling {\n", "ensemble_scheduling {\n  max_inflight_requests: 8  # here\n")
+    else:
+        shelf.append("encoder", "model_metrics { }  # here\n")
+    assert shelf.told(Target.EMBEDDED) == shelf.here("field-too-new")
+    assert shelf.told(Target.CONTAINER, notes=True) == []
+    assert not shelf.check(Target.EMBEDDED).passes()
