@@ -37,6 +37,8 @@ _READER = re.compile(
 _LACKING = re.compile(r"missing required input\(s\) \['([\w.-]+)'")
 _UNAVAILABLE = ("unknown model", "has no available versions", "is not ready", "is unloading")
 _MODEL_NAME = "triton.model_name"
+# A step's span ends when its request is released, a little after its answer has left.
+_RELEASE_NS = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -107,26 +109,23 @@ def missing_output(ensemble: Ensemble, output: str) -> Failure:
     )
 
 
-def suspicion_by_trace(ensemble: Ensemble, reason: Reason, spans: Sequence[Span]) -> Suspicion:
-    """What the spans of the failed request leave.
+def suspicion_by_trace(ensemble: Ensemble, reason: Reason, spans: Sequence[Span], answered_ns: int) -> Suspicion:
+    """What the spans of the failed request leave; it was answered at `answered_ns` by this machine's clock.
 
-    Who waited in a queue to no end has no `compute`. Who failed while computing was the last to end before nothing
-    began any more.
+    Who waited in a queue to no end has no `compute`. Otherwise Triton answers the moment that a step fails: it was the
+    last to end until then, whatever other branches still did.
     """
-    begun = {step.stage.model: span for step, span in _begun(ensemble, spans)}
     computed = {span.parent_id for span in spans if span.name == "compute"}
-    steps = [step for step in ensemble.steps if step.stage.model in begun]
+    ended = [
+        (span.end_ns, step.stage, span.span_id in computed)
+        for step, span in _begun(ensemble, spans)
+        if span.end_ns <= answered_ns + _RELEASE_NS
+    ]
     if reason in ("queue_full", "queue_timeout"):
-        left = [step for step in steps if begun[step.stage.model].span_id not in computed]
+        stages = tuple(stage for _, stage, did_compute in ended if not did_compute)
     else:
-        ended = sorted(steps, key=lambda step: begun[step.stage.model].end_ns)
-        latest_start_ns = max((span.start_ns for span in begun.values()), default=0)
-        left = [
-            step
-            for step in _last(ensemble, [step for step in ended if begun[step.stage.model].span_id in computed])
-            if begun[step.stage.model].end_ns >= latest_start_ns  # after a failure no step begins
-        ]
-    stages = tuple(step.stage for step in left)
+        last = max((end_ns for end_ns, _, did_compute in ended if did_compute), default=0)
+        stages = tuple(stage for end_ns, stage, did_compute in ended if did_compute and end_ns == last)
     if not stages:
         return Suspicion((), "its trace shows no stage of it at fault")
     return Suspicion(stages, f"its trace fits {' and '.join(map(str, stages))}")
@@ -140,21 +139,6 @@ def _without_id(text: str) -> str:
 def _begun(ensemble: Ensemble, spans: Iterable[Span]) -> list[tuple[Step, Span]]:
     found = ((ensemble.step_of(span.attributes.get(_MODEL_NAME, "")), span) for span in spans)
     return [(step, span) for step, span in found if step is not None]
-
-
-def _last(ensemble: Ensemble, ended: Sequence[Step]) -> list[Step]:
-    """Of steps in the order of their ends: those that nothing follows, or the first whose follower never began."""
-    done = {edge for step in ended for edge in step.gives.values()}
-    given = {edge for step in ensemble.steps for edge in step.gives.values()}
-    left = []
-    for step in ended:
-        followers = ensemble.followers_of(step)
-        if any(follower in ended for follower in followers):
-            continue
-        left.append(step)
-        if len(left) == 1 and any(given & set(follower.takes.values()) <= done for follower in followers):
-            break  # it ended first, what follows it lacked nothing else, and did not begin
-    return left
 
 
 def _known(ensemble: Ensemble, model: str, version: str) -> Suspicion:

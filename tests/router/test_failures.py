@@ -98,47 +98,45 @@ def test_only_inside_an_ensemble_a_wrong_tensor_is_no_fault_of_the_callers() -> 
     assert not is_handed_on_wrongly(wrong)
 
 
-BEGIN = {"tokenizer": 0, "encoder": 1, "language": 1}
+MS = 1_000_000
+ANSWERED = 100 * MS
 
 
-def traced(ends: Mapping[str, int], waiting: tuple[str, ...] = ()) -> list[Span]:
+def traced(ends_ms: Mapping[str, int], waiting: tuple[str, ...] = ()) -> list[Span]:
     """The spans of a request whose stages ended at these times; `waiting` never computed."""
-    root = Span("t", "root", "", "fan", 0, 99, {"triton.model_name": "fan"})
-    begin = {**BEGIN, "head": ends.get("encoder", 0)}
-    stages = [
-        Span("t", name, "root", name, begin[name], end, {"triton.model_name": name}) for name, end in ends.items()
-    ]
-    computes = [Span("t", f"c-{name}", name, "compute", 0, end) for name, end in ends.items() if name not in waiting]
-    return [root, *stages, *computes]
+    spans = []
+    for name, end in ends_ms.items():
+        spans.append(Span("t", name, "root", name, 0, end * MS, {"triton.model_name": name}))
+        if name not in waiting:
+            spans.append(Span("t", f"c-{name}", name, "compute", 0, end * MS))
+    return [Span("t", "root", "", "fan", 0, 100 * MS, {"triton.model_name": "fan"}), *spans]
 
 
 @pytest.mark.parametrize(
-    ("ends", "waiting", "reason", "left"),
+    ("ends_ms", "waiting", "reason", "left"),
     [
-        ({"tokenizer": 1, "encoder": 9}, ("encoder",), "queue_timeout", ["encoder"]),
-        ({"tokenizer": 1}, ("tokenizer",), "queue_full", ["tokenizer"]),
-        # Both waited: only one of them can have expired, and the trace does not say which.
+        ({"tokenizer": 10, "encoder": 100}, ("encoder",), "queue_timeout", ["encoder"]),
+        ({"tokenizer": 100}, ("tokenizer",), "queue_full", ["tokenizer"]),
+        # The language waited longer than the encoder did: it left its queue after the answer.
+        ({"tokenizer": 10, "encoder": 99, "language": 150}, ("encoder", "language"), "queue_timeout", ["encoder"]),
+        # Both left together: the trace does not say which of them was the reason.
         (
-            {"tokenizer": 1, "encoder": 9, "language": 9},
+            {"tokenizer": 10, "encoder": 99, "language": 99},
             ("encoder", "language"),
             "queue_timeout",
             ["encoder", "language"],
         ),
-        ({"tokenizer": 1}, (), "error", ["tokenizer"]),
-        # The language ended before the head began: had it failed, the head would not have.
-        ({"tokenizer": 1, "encoder": 5, "head": 7, "language": 3}, (), "error", ["head"]),
-        ({"tokenizer": 1, "encoder": 5, "head": 7, "language": 6}, (), "error", ["head", "language"]),
-        # The encoder ended first, and what follows it never began.
-        ({"tokenizer": 1, "encoder": 2, "language": 5}, (), "error", ["encoder"]),
-        # The language ended first: it may have failed, or the encoder after it.
-        ({"tokenizer": 1, "language": 2, "encoder": 5}, (), "error", ["encoder", "language"]),
+        ({"tokenizer": 100}, (), "error", ["tokenizer"]),
+        ({"tokenizer": 10, "encoder": 50, "head": 99, "language": 60}, (), "error", ["head"]),
+        ({"tokenizer": 10, "encoder": 50, "head": 140, "language": 99}, (), "error", ["language"]),
+        ({"tokenizer": 10, "encoder": 99, "language": 150}, (), "exception", ["encoder"]),
         ({}, (), "error", []),
     ],
 )
 def test_the_trace_leaves_those_that_can_have_failed(
-    ends: dict[str, int], waiting: tuple[str, ...], reason: str, left: list[str]
+    ends_ms: dict[str, int], waiting: tuple[str, ...], reason: str, left: list[str]
 ) -> None:
-    suspicion = suspicion_by_trace(FAN, reason, traced(ends, waiting))  # type: ignore[arg-type]
+    suspicion = suspicion_by_trace(FAN, reason, traced(ends_ms, waiting), ANSWERED)  # type: ignore[arg-type]
     assert sorted(stage.model for stage in suspicion.stages) == left
 
 

@@ -5,10 +5,10 @@ answered without.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
-from zooserve_observability.spans import Span, read_spans, write_spans
+from zooserve_observability.spans import Span, below, read_spans, write_spans
 from zooserve_router.backends.wire import ConnectionPool
 from zooserve_router.tracing import SpanContext
 
@@ -18,6 +18,7 @@ _PATH = "/v1/traces"
 _WITHIN_S = 1.0
 _ANSWER_S = 0.25
 """The log answers at once when its wait is over."""
+_ENSEMBLE_CALL = "triton.trace_parent_id"
 _AT_ONCE = 8
 """Under a burst of failures more would only keep the log from reading what Triton exports."""
 
@@ -34,19 +35,28 @@ class TraceSource:
         self._within_s = within_s
         self._asking = 0
 
-    async def spans_of(self, context: SpanContext, name: str) -> Sequence[Span]:
-        """The spans below this one, once that called `name` has ended. Raises TracesSilent."""
+    async def spans_of(self, context: SpanContext, name: str, began_ns: int) -> Sequence[Span]:
+        """The spans of what was called in this context, once that called `name` has ended. Raises TracesSilent."""
         if self._asking >= _AT_ONCE:
             raise TracesSilent("too many requests failed at once to ask the trace log for each")
         self._asking += 1
         try:
-            body = await self._asked(context, name)
+            query = {"below": context.span_id, "name": name, "within_ms": round(self._within_s * 1000)}
+            spans = await self._asked(context.trace_id, query)
+            if any(span.name == name for span in spans):
+                return spans
+            return self._strays(await self._asked(context.trace_id, {}), began_ns)
         finally:
             self._asking -= 1
-        spans = read_spans(body, context.trace_id)
-        if not any(span.name == name for span in spans):
-            raise TracesSilent(f"its trace did not arrive within {self._within_s} s")
-        return spans
+
+    def _strays(self, spans: Sequence[Span], began_ns: int) -> Sequence[Span]:
+        """The steps of an ensemble whose own span Triton 2.51 never exports: one branch failed, others still ran."""
+        known = {span.span_id for span in spans}
+        steps = [span for span in spans if _ENSEMBLE_CALL in span.attributes and span.start_ns >= began_ns]
+        strays = [span for span in steps if span.parent_id not in known]
+        if len({span.attributes[_ENSEMBLE_CALL] for span in strays}) != 1:
+            raise TracesSilent(f"its trace did not arrive within {self._within_s:g} s")
+        return [*strays, *(span for stray in strays for span in below(spans, stray.span_id))]
 
     async def tell(self, span: Span) -> None:
         """Add a span of the router's. That the log cannot be reached is no failure of the request."""
@@ -57,13 +67,12 @@ class TraceSource:
         except (OSError, TimeoutError):
             pass
 
-    async def _asked(self, context: SpanContext, name: str) -> bytes:
-        query = urlencode({"below": context.span_id, "name": name, "within_ms": round(self._within_s * 1000)})
+    async def _asked(self, trace_id: str, query: Mapping[str, str | int]) -> list[Span]:
         try:
             async with asyncio.timeout(self._within_s + _ANSWER_S):
-                answer = await self._pool.exchange("GET", f"{_PATH}/{context.trace_id}?{query}", {})
+                answer = await self._pool.exchange("GET", f"{_PATH}/{trace_id}?{urlencode(query)}", {})
         except (OSError, TimeoutError) as exc:
             raise TracesSilent("the trace log does not answer") from exc
         if answer.status != 200:
             raise TracesSilent(f"the trace log answers {answer.status}")
-        return answer.body
+        return read_spans(answer.body, trace_id)

@@ -147,11 +147,12 @@ class ZooBackend:
     async def _by_trace(self, exchange: "_Exchange", failure: Failure) -> Suspicion:
         if self._traces is None or exchange.span is None:
             return Suspicion((), f"{failure.doubt}, and there is no trace log")
+        answered_ns = time.time_ns()
         try:
-            spans = await self._traces.spans_of(exchange.span, exchange.ensemble.name)
+            spans = await self._traces.spans_of(exchange.span, exchange.ensemble.name, exchange.began_ns)
         except TracesSilent as silence:
             return Suspicion((), f"{failure.doubt}, and {silence}")
-        return suspicion_by_trace(exchange.ensemble, failure.reason, spans)
+        return suspicion_by_trace(exchange.ensemble, failure.reason, spans, answered_ns)
 
     async def _by_index(self, ensemble: Ensemble, failure: Failure) -> Failure:
         """An ensemble goes when one of its stages does: which one, and why, stands in Triton's index."""

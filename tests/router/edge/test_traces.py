@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -35,6 +36,7 @@ class Triton:
     """Answers that the request expired, and exports where it waited, if it exports at all."""
 
     log: TraceLog | None
+    loses_the_ensemble: bool = False
     port: int = 0
     traceparent: str = ""
 
@@ -51,17 +53,20 @@ class Triton:
 
     def _spans(self) -> list[Span]:
         _, trace_id, parent_id, _ = self.traceparent.split("-")
-        named = [
-            ("InferRequest", parent_id),
-            ("embed", "1"),
-            ("embed_tokenizer", "2"),
-            ("compute", "3"),
-            ("embed_encoder", "2"),
+        now = time.time_ns()
+        steps = [
+            Span(trace_id, "3", "2", "embed_tokenizer", now, now, _step("embed_tokenizer")),
+            Span(trace_id, "4", "3", "compute", now, now),
+            Span(trace_id, "5", "2", "embed_encoder", now, now, _step("embed_encoder")),
         ]
-        return [
-            Span(trace_id, str(number), parent, name, 0, number, {"triton.model_name": name})
-            for number, (name, parent) in enumerate(named, start=1)
-        ]
+        if self.loses_the_ensemble:
+            return steps
+        request = Span(trace_id, "1", parent_id, "InferRequest", now, now)
+        return [request, Span(trace_id, "2", "1", "embed", now, now, {"triton.model_name": "embed"}), *steps]
+
+
+def _step(model: str) -> dict[str, str]:
+    return {"triton.model_name": model, "triton.trace_parent_id": "17"}
 
 
 @pytest.fixture
@@ -111,6 +116,12 @@ async def test_a_queue_that_expired_is_named_by_the_trace_and_the_trace_gets_the
     assert verdict.parent_id == CALLER
     assert verdict.attributes["zooserve.failed_stage"] == "embed_encoder"
     assert "embed_encoder version 1" in verdict.error
+
+
+async def test_steps_whose_ensemble_is_never_exported_tell_too(log: TraceLog, log_port: int) -> None:
+    error = await failure(Triton(log, loses_the_ensemble=True), log_port, f"00-{TRACE}-{CALLER}-01")
+    assert error.failed is not None
+    assert error.failed.label == "embed_encoder/1"
 
 
 async def test_without_a_callers_trace_the_request_gets_one_of_its_own(log: TraceLog, log_port: int) -> None:
