@@ -286,7 +286,7 @@ class ZooDispatch:
         )
 
 
-def scattered(job: Job, answers: Sequence[InferenceAnswer], output: str) -> npt.NDArray[np.float32]:
+def scattered(job: Job, answers: Sequence[InferenceAnswer], output: str) -> npt.NDArray[Any]:
     """The rows of one output of all chunks, in the caller's order."""
     if len(answers) == 1 and list(job.chunks[0].places) == list(range(len(job.chunks[0].places))):
         return answers[0].outputs[output]
