@@ -77,15 +77,28 @@ def _embedder(name: str, exported: Path, directory: Path | None) -> None:
     place(root, files, copies)
     entry = catalogue_entry(name, export, root.name)
     if directory is None:
-        catalogue = Settings().resolved().catalogue
-        with catalogue.open("a", encoding="utf-8") as file:
-            file.write(entry)
-        typer.echo(f"Added {name} to {_shown(catalogue)}, optional; its licence is yours to fill in.")
+        _enter(name, entry)
     else:
         typer.echo(f"For the catalogue, below `models:`{entry}")
     _told(root, name, [*files, *copies], served=True)
     if directory is None:
         typer.echo(f"  zooserve up --models default,{name}")
+
+
+def _enter(name: str, entry: str) -> None:
+    """Add the entry at the catalogue's end, or say that it must be added by hand."""
+    from zooserve.catalogue import CatalogueError, load_catalogue
+
+    catalogue = Settings().resolved().catalogue
+    before = catalogue.read_bytes()
+    catalogue.write_bytes(before.rstrip() + b"\n" + entry.encode())
+    try:
+        load_catalogue(catalogue)
+    except CatalogueError:  # `models` is not its last key
+        catalogue.write_bytes(before)
+        typer.echo(f"Add this to {_shown(catalogue)}, below `models:`{entry}")
+    else:
+        typer.echo(f"Added {name} to {_shown(catalogue)}, optional; its licence is yours to fill in.")
 
 
 def _root(directory: Path | None, names: Sequence[str]) -> Path:

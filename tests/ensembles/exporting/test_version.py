@@ -132,8 +132,22 @@ def test_a_bi_encoder_keeps_its_answers(bi_encoder, tmp_path: Path, pooling: str
     graph = session(exported.folder)
     assert names(graph.get_inputs()) == ["input_ids", "attention_mask"]
     assert names(graph.get_outputs()) == ["sentence_embedding", "token_embeddings"]
-    assert sorted(path.name for path in exported.folder.iterdir()) == ["export.json", "model.onnx", "tokenizer.json"]
+    files = ["export.json", "golden.json", "model.onnx", "tokenizer.json"]
+    assert sorted(path.name for path in exported.folder.iterdir()) == files
     assert [path.name for path in exported.folder.parent.iterdir()] == ["1"]
+
+
+@pytest.mark.export
+def test_the_original_s_answers_are_kept_for_whoever_serves_the_version(bi_encoder, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    checkpoint = bi_encoder("mean", normalize=True)
+    exported = export_version(str(checkpoint), tmp_path / "1")
+    golden = json.loads((exported.folder / "golden.json").read_text())
+    assert [row["input"] for row in golden["rows"]] == list(TEXTS)
+    wanted = SentenceTransformer(str(checkpoint)).encode(list(TEXTS))
+    np.testing.assert_allclose([row["answer"] for row in golden["rows"]], wanted, atol=1e-5)
+    assert (exported.record["dimensions"], exported.record["pad_id"]) == (WIDTH, 0)
 
 
 @pytest.mark.export
