@@ -19,7 +19,9 @@ SIZES: Mapping[str, Mapping[Split, int]] = {
     "manuals": {"dev": 116, "train": 1_117},
     "faq": {"test": 10_000},
 }
-"""Questions at most; of `debian`, whose passages ask one question each, only their passages are searched."""
+"""Questions at most, of each split."""
+OTHERS: Mapping[str, int] = {"debian": 0, "manuals": 0, "faq": 1_600}
+"""Passages at most that answer none of the questions and are searched with those that do."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +89,15 @@ def open_bench(folder: Path, name: str, models: Models) -> Bench:
 
 
 def _sample(whole: RetrievalSet) -> tuple[list[str], list[Question]]:
-    """The same questions every time, by a hash of their text; all passages where a set has others than answers."""
+    """The same questions and passages every time, by a hash of their text."""
     chosen = [
         question
         for split, most in SIZES[whole.name].items()
         for question in sorted(whole.of_split(split), key=lambda question: _hash(question.text))[:most]
     ]
-    if whole.name == "faq":
-        return list(whole.passages), chosen
-    kept = sorted({question.passage for question in chosen})
+    answers = {question.passage for question in chosen}
+    others = sorted(set(range(len(whole.passages))) - answers, key=lambda place: _hash(whole.passages[place]))
+    kept = sorted(answers.union(others[: OTHERS[whole.name]]))
     places = {old: new for new, old in enumerate(kept)}
     return [whole.passages[old] for old in kept], [
         Question(question.text, places[question.passage], question.split) for question in chosen
