@@ -12,7 +12,7 @@ from typing import Any
 
 from tritonclient.grpc import model_config_pb2
 
-from zooserve_ensembles.backends import ENSEMBLE, PLATFORMS, backend_of_file
+from zooserve_ensembles.backends import BACKENDS, ENSEMBLE, PLATFORMS, backend_of_file
 from zooserve_ensembles.checking.findings import Place
 from zooserve_ensembles.checking.locating import Block, Step
 from zooserve_ensembles.checking.onnx_file import Graph, NotOnnx, read_graph
@@ -222,10 +222,17 @@ class Model:
     def _completed(self, side: str) -> Contract:
         graph = self.graph(self.served[-1]) if self.served else None
         if graph is None:
-            return Contract({}, open=True)
+            return Contract({}, open=self._may_complete)
         found = graph.inputs if side == "input" else graph.outputs
         place = self.source.place()
         return Contract({each.name: Tensor(each.name, each.dtype, None, False, False, place) for each in found})  # noqa: FBT003
+
+    @property
+    def _may_complete(self) -> bool:
+        """Whether something that we do not read may declare what the configuration leaves out."""
+        if self.backend == "python":
+            return self._completes_itself or not any(self.files(version) for version in self.served)
+        return self.backend not in BACKENDS or BACKENDS[self.backend].completes
 
     @cached_property
     def _completes_itself(self) -> bool:
