@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 __all__ = ["FORMATS", "ImageUnreadable", "decoded", "pixels_of"]
 
@@ -33,8 +33,8 @@ def decoded(content: bytes, max_pixels: int) -> Image.Image:
     except ImageUnreadable:
         raise
     except Image.DecompressionBombError as exc:  # Pillow looks at the size too, and sooner
-        raise ImageUnreadable(f"it has far more than the {max_pixels} pixels that are read: send a smaller one") from exc
-    except Image.UnidentifiedImageError as exc:
+        raise ImageUnreadable(f"it has far more than {max_pixels} pixels: send a smaller one") from exc
+    except UnidentifiedImageError as exc:
         raise ImageUnreadable(f"it is no {', '.join(FORMATS[:-1])} or {FORMATS[-1]} image") from exc
     except Exception as exc:  # Pillow's decoders raise whatever a damaged file makes them stumble over
         raise ImageUnreadable(f"it is damaged: {exc}") from exc

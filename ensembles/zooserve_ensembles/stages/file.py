@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from zooserve_ensembles.content import ContentTooShort, Ends
 from zooserve_ensembles.stages.stage import Arrays, Stage
@@ -22,7 +23,7 @@ class TritonPythonModel(Stage):
         """The ends of one request's files."""
         return {"bytes": np.stack([self._row(row, content) for row, content in enumerate(inputs["file"].ravel())])}
 
-    def _row(self, row: int, content: bytes) -> np.ndarray:
+    def _row(self, row: int, content: bytes) -> npt.NDArray[np.int32]:
         try:
             return self._ends.of(content)
         except ContentTooShort as exc:
