@@ -6,7 +6,7 @@ one answer (the one queue that has a bound), the trace. Where none knows, the fa
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -110,25 +110,28 @@ def missing_output(ensemble: Ensemble, output: str) -> Failure:
 
 
 def suspicion_by_trace(ensemble: Ensemble, reason: Reason, spans: Sequence[Span], answered_ns: int) -> Suspicion:
-    """What the spans of the failed request leave; it was answered at `answered_ns` by this machine's clock.
+    """What the spans of the failed request leave; its answer was read at `answered_ns` by this machine's clock.
 
-    Who waited in a queue to no end has no `compute`. Otherwise Triton answers the moment that a step fails: it was the
-    last to end until then, whatever other branches still did.
+    Who waited in a queue to no end has no `compute`. Who failed computing had ended when the answer came, nothing
+    followed it, and nothing began after it. Two branches may both fit: which ended first proves nothing, since Triton
+    stamps the end when a step is released, on a busy machine long after its answer.
     """
     computed = {span.parent_id for span in spans if span.name == "compute"}
-    ended = [
-        (span.end_ns, step.stage, span.span_id in computed)
-        for step, span in _begun(ensemble, spans)
-        if span.end_ns <= answered_ns + _RELEASE_NS
-    ]
+    begun = {step.stage: span for step, span in _begun(ensemble, spans)}
+    ended = {stage: span for stage, span in begun.items() if span.end_ns <= answered_ns + _RELEASE_NS}
     if reason in ("queue_full", "queue_timeout"):
-        stages = tuple(stage for _, stage, did_compute in ended if not did_compute)
+        left = [stage for stage, span in ended.items() if span.span_id not in computed]
     else:
-        last = max((end_ns for end_ns, _, did_compute in ended if did_compute), default=0)
-        stages = tuple(stage for end_ns, stage, did_compute in ended if did_compute and end_ns == last)
-    if not stages:
+        last_start_ns = max((span.start_ns for span in begun.values()), default=0)
+        followed = {step.stage for step in ensemble.steps if _has_begun(ensemble.followers_of(step), begun)}
+        left = [
+            stage
+            for stage, span in ended.items()
+            if span.span_id in computed and stage not in followed and span.end_ns >= last_start_ns
+        ]
+    if not left:
         return Suspicion((), "its trace shows no stage of it at fault")
-    return Suspicion(stages, f"its trace fits {' and '.join(map(str, stages))}")
+    return Suspicion(tuple(left), f"its trace fits {' and '.join(map(str, left))}")
 
 
 def _without_id(text: str) -> str:
@@ -139,6 +142,10 @@ def _without_id(text: str) -> str:
 def _begun(ensemble: Ensemble, spans: Iterable[Span]) -> list[tuple[Step, Span]]:
     found = ((ensemble.step_of(span.attributes.get(_MODEL_NAME, "")), span) for span in spans)
     return [(step, span) for step, span in found if step is not None]
+
+
+def _has_begun(steps: Iterable[Step], begun: Mapping[Stage, Span]) -> bool:
+    return any(step.stage in begun for step in steps)
 
 
 def _known(ensemble: Ensemble, model: str, version: str) -> Suspicion:

@@ -102,42 +102,58 @@ MS = 1_000_000
 ANSWERED = 100 * MS
 
 
-def traced(ends_ms: Mapping[str, int], waiting: tuple[str, ...] = ()) -> list[Span]:
-    """The spans of a request whose stages ended at these times; `waiting` never computed."""
+def traced(times_ms: Mapping[str, tuple[int, int]], waiting: tuple[str, ...] = ()) -> list[Span]:
+    """The spans of stages that began and ended at these times; `waiting` never computed."""
     spans = []
-    for name, end in ends_ms.items():
-        spans.append(Span("t", name, "root", name, 0, end * MS, {"triton.model_name": name}))
+    for name, (start, end) in times_ms.items():
+        spans.append(Span("t", name, "root", name, start * MS, end * MS, {"triton.model_name": name}))
         if name not in waiting:
-            spans.append(Span("t", f"c-{name}", name, "compute", 0, end * MS))
-    return [Span("t", "root", "", "fan", 0, 100 * MS, {"triton.model_name": "fan"}), *spans]
+            spans.append(Span("t", f"c-{name}", name, "compute", start * MS, end * MS))
+    return spans
+
+
+def left(reason: str, spans: list[Span]) -> list[str]:
+    suspicion = suspicion_by_trace(FAN, reason, spans, ANSWERED)  # type: ignore[arg-type]
+    return sorted(stage.model for stage in suspicion.stages)
+
+
+TOKENIZED = {"tokenizer": (0, 10)}
 
 
 @pytest.mark.parametrize(
-    ("ends_ms", "waiting", "reason", "left"),
+    ("times_ms", "waiting", "stages"),
     [
-        ({"tokenizer": 10, "encoder": 100}, ("encoder",), "queue_timeout", ["encoder"]),
-        ({"tokenizer": 100}, ("tokenizer",), "queue_full", ["tokenizer"]),
+        ({"tokenizer": (0, 100)}, ("tokenizer",), ["tokenizer"]),
+        ({**TOKENIZED, "encoder": (10, 100)}, ("encoder",), ["encoder"]),
         # The language waited longer than the encoder did: it left its queue after the answer.
-        ({"tokenizer": 10, "encoder": 99, "language": 150}, ("encoder", "language"), "queue_timeout", ["encoder"]),
-        # Both left together: the trace does not say which of them was the reason.
-        (
-            {"tokenizer": 10, "encoder": 99, "language": 99},
-            ("encoder", "language"),
-            "queue_timeout",
-            ["encoder", "language"],
-        ),
-        ({"tokenizer": 100}, (), "error", ["tokenizer"]),
-        ({"tokenizer": 10, "encoder": 50, "head": 99, "language": 60}, (), "error", ["head"]),
-        ({"tokenizer": 10, "encoder": 50, "head": 140, "language": 99}, (), "error", ["language"]),
-        ({"tokenizer": 10, "encoder": 99, "language": 150}, (), "exception", ["encoder"]),
-        ({}, (), "error", []),
+        ({**TOKENIZED, "encoder": (10, 99), "language": (10, 150)}, ("encoder", "language"), ["encoder"]),
+        # Both left in time: the trace does not say which of them was the reason.
+        ({**TOKENIZED, "encoder": (10, 99), "language": (10, 99)}, ("encoder", "language"), ["encoder", "language"]),
     ],
 )
-def test_the_trace_leaves_those_that_can_have_failed(
-    ends_ms: dict[str, int], waiting: tuple[str, ...], reason: str, left: list[str]
+def test_who_left_a_queue_without_computing_let_the_request_expire(
+    times_ms: dict[str, tuple[int, int]], waiting: tuple[str, ...], stages: list[str]
 ) -> None:
-    suspicion = suspicion_by_trace(FAN, reason, traced(ends_ms, waiting), ANSWERED)  # type: ignore[arg-type]
-    assert sorted(stage.model for stage in suspicion.stages) == left
+    assert left("queue_timeout", traced(times_ms, waiting)) == stages
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "stages"),
+    [
+        ({"tokenizer": (0, 100)}, ["tokenizer"]),
+        # The language ended before the head began: had it failed, the head would not have.
+        ({**TOKENIZED, "encoder": (10, 50), "head": (50, 99), "language": (10, 40)}, ["head"]),
+        # The other branch was still running, and ended after the answer.
+        ({**TOKENIZED, "encoder": (10, 99), "language": (10, 150)}, ["encoder"]),
+        # Both had ended when the answer was read: whoever came first failed, and that is not told.
+        ({**TOKENIZED, "encoder": (10, 99), "language": (10, 80)}, ["encoder", "language"]),
+        ({}, []),
+    ],
+)
+def test_who_ended_and_was_followed_by_nothing_can_have_failed(
+    times_ms: dict[str, tuple[int, int]], stages: list[str]
+) -> None:
+    assert left("error", traced(times_ms)) == stages
 
 
 def test_the_committed_zoo_is_read_with_versions_edges_and_bounds() -> None:
