@@ -14,6 +14,7 @@ import json
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 
 import numpy as np
 from load import Call, Measured, direct_embed, percentile, run_load, texts_of_words
@@ -54,11 +55,14 @@ class Cell:
     counts: Counts = field(default_factory=Counts)
     rates: list[float] = field(default_factory=list)
     latencies_s: list[float] = field(default_factory=list)
+    tokens: int = 0
+    """Of the texts themselves."""
     failed: int = 0
 
-    def add(self, measured: Measured, counts: Counts) -> None:
+    def add(self, measured: Measured, counts: Counts, tokens: int) -> None:
         """One round."""
         self.counts = self.counts.plus(counts)
+        self.tokens += tokens
         self.rates.append(measured.per_second)
         self.latencies_s += measured.latencies_s
         self.failed += measured.failed
@@ -146,11 +150,10 @@ def sweep(names: Sequence[str], concurrencies: Sequence[int], rounds: int, secon
     """Measure and print, concurrency by concurrency."""
     texts = mixed_texts()
     lengths = tokens_of(texts)
-    tokens = sum(lengths) / len(lengths)
     buckets = sum(map(bucket_for, lengths)) / sum(lengths)
     print(
-        f"Texts of {', '.join(map(str, WORDS))} words alike often, {tokens:.0f} tokens on average; padded to buckets "
-        f"one by one they are {buckets:.2f} x that.\n"
+        f"Texts of {', '.join(map(str, WORDS))} words alike often, {np.mean(lengths):.0f} tokens on average; "
+        f"padded to buckets one by one they are {buckets:.2f} x that.\n"
     )
     with own_triton(copies(names)) as triton:
         calls = [[direct_embed(triton.http, text, model=f"embed{at}") for text in texts] for at in range(len(names))]
@@ -161,8 +164,11 @@ def sweep(names: Sequence[str], concurrencies: Sequence[int], rounds: int, secon
             found[concurrency] = {name: Cell() for name in names}
             for _ in range(rounds):
                 for number, name in enumerate(names):
-                    found[concurrency][name].add(*one_round(triton, number, calls[number], concurrency, seconds))
-            print(table(concurrency, found[concurrency], tokens), flush=True)
+                    measured, moved = one_round(triton, number, calls[number], concurrency, seconds)
+                    # A round sends the texts in order from the first one on.
+                    tokens = sum(islice(cycle(lengths), moved.rows))
+                    found[concurrency][name].add(measured, moved, tokens)
+            print(table(concurrency, found[concurrency]), flush=True)
     print(choice(found))
 
 
@@ -175,7 +181,7 @@ def one_round(
     return measured, counts(triton, f"encoder{number}").since(before)
 
 
-def table(concurrency: int, cells: Mapping[str, Cell], tokens: float) -> str:
+def table(concurrency: int, cells: Mapping[str, Cell]) -> str:
     """One concurrency as a Markdown table."""
     lines = [
         f"{concurrency} clients",
@@ -187,7 +193,7 @@ def table(concurrency: int, cells: Mapping[str, Cell], tokens: float) -> str:
         moved = cell.counts
         lines.append(
             f"| {name} | {moved.rows / max(1, moved.calls):.1f} | {moved.rows / max(1, moved.runs):.1f} "
-            f"| {moved.elements / max(1.0, moved.rows * tokens):.2f} | {cell.per_s:.1f} "
+            f"| {moved.elements / max(1, cell.tokens):.2f} | {cell.per_s:.1f} "
             f"| {percentile(cell.latencies_s, 0.5) * 1000:.1f} | {percentile(cell.latencies_s, 0.95) * 1000:.1f} "
             f"| {cell.failed} |"
         )

@@ -11,6 +11,7 @@ before; latency counts from then. Everything alternates, round by round.
 
 import argparse
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -56,8 +57,8 @@ class Scenario:
             self.texts_per_s.append(bulk.per_second * self.texts_per_call)
 
     def ms(self, quantile: float) -> float:
-        """A latency percentile."""
-        return percentile(self.latencies_s, quantile) * 1000
+        """A latency percentile; not a number where nothing was answered."""
+        return percentile(self.latencies_s, quantile) * 1000 if self.latencies_s else math.nan
 
 
 @dataclass(frozen=True)
