@@ -17,10 +17,10 @@ ENCODER = encoder(
     f"Second stage of embed_sparse: token ids to the {KEPT} heaviest words of the vocabulary (SPLADE-tiny, fp32), "
     "heaviest first; where fewer have a weight, -1 and 0.",
     outputs=WORDS,
-    run_elements=4 * 256,
+    run_elements=2 * 256,
     reasons={
-        "run_elements": "4 x 256 tokens a run, and a run for each core: every token has 30,522 logits for a moment, "
-        "125 MB a run."
+        "run_elements": "2 x 256 tokens a run, and a run for each core: every token has 30,522 logits for a moment, "
+        "62 MB a run."
     },
 )
 

@@ -39,7 +39,7 @@ def write_sparse_encoder(weights: Weights, shape: Shape, kept: int) -> bytes:
     hidden = write_encoder(graph, encoder, shape)
     hidden = gelu(graph, "head", dense(graph, weights, "cls.predictions.transform.dense", hidden))
     hidden = layer_norm(graph, weights, shape, "cls.predictions.transform.LayerNorm", hidden)
-    table = graph.constant("cls.predictions.decoder.weight", np.asarray(encoder[_TABLE]).T)
+    table = graph.node("Transpose", [_TABLE], "head/table", perm=[1, 0])
     products = graph.node("MatMul", [_without_padding(graph, hidden), table], "head/products")
     largest = graph.node("ReduceMax", [products, graph.constant("axis_1", [1], np.int64)], "head/largest", keepdims=0)
     bias = graph.constant("cls.predictions.bias", np.asarray(weights["cls.predictions.bias"]))
