@@ -40,14 +40,11 @@ def golden(
     name: str, made_by: str, tolerance: float, rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]
 ) -> Files:
     """The golden answers of a model, each row its inputs and its outputs, and the test that asks a server for them."""
-    document = {
-        "model": name,
-        "made_by": made_by,
-        "tolerance": tolerance,
-        "rows": [{"inputs": inputs, "outputs": outputs} for inputs, outputs in rows],
-    }
-    lines = json.dumps(document | {"rows": []}, indent=1, ensure_ascii=False).removesuffix("[]\n}")
-    rendered = ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in document["rows"])
+    head = {"model": name, "made_by": made_by, "tolerance": tolerance, "rows": []}
+    lines = json.dumps(head, indent=1, ensure_ascii=False).removesuffix("[]\n}")
+    rendered = ",\n  ".join(
+        json.dumps({"inputs": inputs, "outputs": outputs}, ensure_ascii=False) for inputs, outputs in rows
+    )
     return {
         Path(name) / "golden.json": f"{lines}[\n  {rendered}\n ]\n}}\n".encode(),
         Path(name) / "tests" / f"test_{name}.py": template("test_golden.py.txt", name=name),
