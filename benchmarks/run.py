@@ -23,6 +23,7 @@ SHORT: dict[str, list[str]] = {
     "batching.py": ["--short"],
     "ensemble_tax.py": ["--short"],
     "response_cache.py": ["--short"],
+    "backpressure.py": ["--short"],
     "chat_hangups.py": ["--count", "60"],
 }
 
