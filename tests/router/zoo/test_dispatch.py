@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded
+from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, FailedStage, Overloaded
 from zooserve.settings import RouterSettings
 
 EN = "/v1/embeddings"
@@ -168,3 +168,40 @@ async def test_an_answer_between_two_that_are_late_shows_that_the_zoo_does_not_h
         router.zoo.fault = fault
         await router.embed("w5")
     assert router.services.readiness.is_ready("embed")
+
+
+ENCODER = FailedStage("embed_encoder", "1", "queue_timeout")
+COUNTED = 'zooserve_stage_failures_total{model="embed",reason="queue_timeout",stage="embed_encoder",version="1"} 1.0'
+
+
+async def test_a_stage_that_failed_is_in_the_body_a_header_and_the_metrics(router):
+    router.zoo.fault = DeadlineExceeded("embed: the request waited for embed_encoder version 1", failed=ENCODER)
+    answer = await router.embed("w5")
+    assert answer.status_code == 504
+    assert answer.json()["error"]["failed_stage"] == {
+        "name": "embed_encoder",
+        "version": "1",
+        "reason": "queue_timeout",
+    }
+    assert answer.headers["x-zooserve-failed-stage"] == "embed_encoder/1"
+    assert COUNTED in (await router.http.get("/metrics")).text
+
+
+async def test_a_stage_that_fails_after_its_caller_got_his_answer_is_counted_all_the_same(router):
+    router.zoo.open.clear()
+    router.zoo.fault = DeadlineExceeded("embed: the request waited for embed_encoder version 1", failed=ENCODER)
+    body = {"model": "embed", "input": "w5"}
+    answer = await router.http.post(EN, json=body, headers={"x-request-timeout-ms": "20"})
+    assert answer.status_code == 504
+    assert "x-zooserve-failed-stage" not in answer.headers
+    router.zoo.open.set()
+    await router.services.dispatch.drain(5)
+    await asyncio.sleep(0)
+    assert COUNTED in (await router.http.get("/metrics")).text
+
+
+async def test_a_failure_of_an_unknown_stage_says_so(router):
+    router.zoo.fault = BackendFailed("embed failed", failed=FailedStage("", "", "error"))
+    answer = await router.embed("w5")
+    assert answer.headers["x-zooserve-failed-stage"] == "unknown"
+    assert 'stage="unknown",version=""' in (await router.http.get("/metrics")).text
