@@ -25,6 +25,7 @@ output [ { name: "rows" data_type: TYPE_FP32 dims: [ 2, 3 ] } ]
 OPENVINO = 'optimization { execution_accelerators { cpu_execution_accelerator [ { name: "openvino" } ] } }\n'
 NICE = 'parameters { key: "niceness" value { string_value: "7" } }\n'
 SLICED = 'parameters { key: "run_elements" value { string_value: "5" } }\n'
+SIDE_BY_SIDE = 'parameters { key: "side_by_side" value { string_value: "2" } }\n'
 WORDY = 'parameters { key: "intra_op_thread_count" value { string_value: "two" } }\n'
 
 
@@ -43,6 +44,7 @@ def dig_pond(root: Path) -> None:
     _model(root, "fours", TENSORS + FOUR, arithmetic)
     _model(root, "lookup", LOOKUP + FOUR, _lookup())
     _model(root, "sliced", TENSORS + SLICED, arithmetic)
+    _model(root, "side_by_side", TENSORS + SIDE_BY_SIDE, arithmetic)
     _model(root, "nice", TENSORS + NICE, arithmetic)
     _model(root, "unbatched", TENSORS.replace("-1", "2, 3").replace("allow_ragged_batch: true", ""), arithmetic, rows=0)
     _model(root, "completed", "", arithmetic)
