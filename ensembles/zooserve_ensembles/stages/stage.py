@@ -29,7 +29,7 @@ class Stage(ABC):
         self._name = f"{args['model_name']} version {args['model_version']}"
         config = json.loads(args["model_config"])
         self._inputs = tuple(entry["name"] for entry in config["input"])
-        self._outputs = read_outputs(config)
+        self._declared = read_outputs(config)
         parameters = {key: value["string_value"] for key, value in config.get("parameters", {}).items()}
         _set_niceness(int(parameters.get("niceness", 0)))
         try:
@@ -64,7 +64,7 @@ class Stage(ABC):
         if isinstance(outcome, Exception):
             return outcome
         try:
-            check_outputs(outcome, self._outputs)
+            check_outputs(outcome, self._declared)
         except BrokenContract as broken:
             return broken
         return outcome
