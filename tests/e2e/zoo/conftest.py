@@ -100,10 +100,10 @@ def start_zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     folder = tmp_path_factory.mktemp("tritons")
     with ExitStack() as stack:
 
-        def start(name: str, repository: Path, kind: type[TritonServer] = TritonServer) -> Zoo:
+        def start(name: str, repository: Path, kind: type[TritonServer] = TritonServer, **options: Any) -> Zoo:
             installation = find_installation(folder / "cache", ROOT / "platform" / "triton-backends")
             addresses = Addresses("127.0.0.1", *free_ports(3))
-            server = kind(name, installation, repository, addresses, folder / f"{name}.log")
+            server = kind(name, installation, repository, addresses, folder / f"{name}.log", **options)
             stack.callback(server.stop, 15)
             server.start()
             server.wait_until_loaded(180)
