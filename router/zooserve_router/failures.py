@@ -28,6 +28,8 @@ Reason = Literal["queue_full", "queue_timeout", "stub_dead", "exception", "bad_t
 _ENSEMBLE = re.compile(r"in ensemble '[^']*', ")
 _REQUEST_ID = re.compile(r"\[request id: .*?\] ", re.DOTALL)
 _OWN = re.compile(r"([\w.-]+) version (\d+): (.*)", re.DOTALL)
+# A stage that calls a model from its code, such as embed_long, names itself and then that one.
+_CALLED = re.compile(r"([\w.-]+) version \d+: ([\w.-]+) version (\d+): (.*)", re.DOTALL)
 _STUB = re.compile(r"Stub process '([\w.-]+)'")
 _UNCAUGHT = re.compile(r"Failed to process the request\(s\) for model '([\w.-]+)', message: (.*)", re.DOTALL)
 _READER = re.compile(
@@ -77,6 +79,10 @@ def failure_of(ensemble: Ensemble, text: str) -> Failure:
     """What Triton's text and the configuration say."""
     inside = _ENSEMBLE.match(text)
     said = _without_id(text[inside.end() :] if inside else text)
+    called = _CALLED.match(said)
+    if called and ensemble.step_of(called[1]):
+        of_called = failure_of(Ensemble.single(called[2]), called[4])
+        return Failure(ensemble.name, of_called.reason, of_called.text, Stage(called[2], called[3]))
     if "xceeds maximum queue size" in said:
         return Failure(ensemble.name, "queue_full", said).by(_bounded(ensemble))
     if "timeout expired" in said:

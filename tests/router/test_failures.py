@@ -83,6 +83,25 @@ def test_a_model_that_is_no_ensemble_failed_itself() -> None:
     assert failure.stage == Stage("encoder")
 
 
+@pytest.mark.parametrize(
+    ("text", "reason", "said"),
+    [
+        ("head version 3: encoder version 2: out of memory", "error", "out of memory"),
+        ("head version 3: encoder version 2: Stub process 'encoder_0_0' is not healthy.", "stub_dead", None),
+        (f"head version 3: encoder version 2: {ID}Request timeout expired", "queue_timeout", "Request timeout expired"),
+        ("head version 3: encoder version 2: Model 'encoder' is not ready", "unavailable", None),
+    ],
+)
+def test_a_model_that_a_stage_calls_is_the_one_that_failed(text: str, reason: str, said: str | None) -> None:
+    failure = failure_of(Ensemble("head", (HEAD,)), text)
+    assert (failure.stage, failure.reason) == (Stage("encoder", "2"), reason)
+    assert said is None or failure.text == said
+
+
+def test_a_call_is_believed_of_a_stage_only() -> None:
+    assert failure_of(LINE, "in ensemble 'line', stranger version 1: encoder version 2: x").stage is None
+
+
 def test_what_a_caller_calls_his_request_does_not_name_a_stage() -> None:
     text = "in ensemble 'line', [request id: encoder version 2: x] Request timeout expired"
     assert failure_of(LINE, text).stage is None
