@@ -89,7 +89,10 @@ def _no_repository(root: Path) -> str:
         return "there is no such folder: give the one that holds a folder for each model"
     if (root / "config.pbtxt").is_file():
         return f"this is one model: check the folder that holds it, {root.parent}"
-    folders = _folders(root)
+    try:
+        folders = _folders(root)
+    except OSError as exc:
+        return f"it cannot be read: {exc.strerror or exc}"
     if not folders:
         return "it holds no models: a model is a folder with config.pbtxt and a version folder such as 1/"
     below = [folder.name for folder in folders if list(folder.glob("*/config.pbtxt"))]
@@ -127,8 +130,8 @@ def _read_model(folder: Path) -> tuple[Model | None, list[Finding]]:
     versions = tuple(sorted(number for path in _subfolders(folder) if (number := _version(path)) is not None))
     if not file.exists() and not file.is_symlink():
         empty = model_config_pb2.ModelConfig()
-        return Model(folder, empty, Source(folder), "", versions), findings
-    config, source, text, found = _read_config(file)
+        return Model(folder, empty, Source(folder), versions), findings
+    config, source, found = _read_config(file)
     findings += found
     if config is None:
         return None, findings
@@ -136,11 +139,11 @@ def _read_model(folder: Path) -> tuple[Model | None, list[Finding]]:
         findings.append(_no_version(folder, source))
     variants = []
     for variant in sorted((folder / "configs").glob("*.pbtxt")):
-        read, variant_source, _, found = _read_config(variant)
+        read, variant_source, found = _read_config(variant)
         findings += found
         if read is not None:
             variants.append(Variant(read, variant_source))
-    return Model(folder, config, source, text, versions, tuple(variants)), findings
+    return Model(folder, config, source, versions, tuple(variants)), findings
 
 
 def _no_version(folder: Path, source: Source) -> Finding:
@@ -205,31 +208,27 @@ def _target(link: Path) -> str:
     return str(link.readlink())
 
 
-def _read_config(file: Path) -> tuple[Config | None, Source, str, list[Finding]]:
+def _read_config(file: Path) -> tuple[Config | None, Source, list[Finding]]:
     source = Source(file)
     try:
         raw = file.read_bytes()
     except OSError as exc:
-        return None, source, "", [UNREADABLE.at(Place(file, 1), f"it cannot be read: {exc.strerror or exc}")]
+        return None, source, [UNREADABLE.at(Place(file, 1), f"it cannot be read: {exc.strerror or exc}")]
     text, broken = _decoded(raw)
     if broken:
-        return (
-            None,
-            source,
-            text,
-            [UNREADABLE.at(Place(file, broken), "this line is not UTF-8: save the file as UTF-8")],
-        )
+        fault = UNREADABLE.at(Place(file, broken), "this line is not UTF-8: save the file as UTF-8")
+        return None, source, [fault]
     source = Source(file, _located(text))
     if finding := _two_schedulers(source):
-        return None, source, text, [finding]
+        return None, source, [finding]
     try:
         config = text_format.Parse(text, model_config_pb2.ModelConfig())
     except text_format.ParseError as exc:
-        return None, source, text, [_refused(file, text, exc)]
+        return None, source, [_refused(file, text, exc)]
     except RecursionError:
-        return None, source, text, [SYNTAX.at(Place(file, 1), "its fields are nested too deep")]
+        return None, source, [SYNTAX.at(Place(file, 1), "its fields are nested too deep")]
     empty = [] if source.block.fields else [EMPTY.at(Place(file, 1), "it is empty: Triton has to guess everything")]
-    return config, source, text, empty
+    return config, source, empty
 
 
 def _decoded(raw: bytes) -> tuple[str, int]:

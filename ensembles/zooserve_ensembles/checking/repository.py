@@ -104,7 +104,6 @@ class Model:
     folder: Path
     config: Config
     source: Source
-    text: str
     versions: tuple[int, ...]
     variants: tuple[Variant, ...] = ()
 
