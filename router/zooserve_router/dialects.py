@@ -53,7 +53,7 @@ def status_of(error: errors.ServingError) -> int:
 def openai_error(error: errors.ServingError) -> dict[str, Any]:
     """`{"error": {message, type, param, code}}`, as openai-python parses it, and beside it the stage that failed."""
     kind = _OPENAI_TYPE.get(status_of(error), "invalid_request_error")
-    told = {"message": error.message, "type": kind, "param": error.param, "code": error.code}
+    told: dict[str, Any] = {"message": error.message, "type": kind, "param": error.param, "code": error.code}
     if error.failed is not None:
         told["failed_stage"] = asdict(error.failed)
     return {"error": told}

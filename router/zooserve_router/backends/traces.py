@@ -41,7 +41,11 @@ class TraceSource:
             raise TracesSilent("too many requests failed at once to ask the trace log for each")
         self._asking += 1
         try:
-            query = {"below": context.span_id, "name": name, "within_ms": round(self._within_s * 1000)}
+            query: dict[str, str | int] = {
+                "below": context.span_id,
+                "name": name,
+                "within_ms": round(self._within_s * 1000),
+            }
             spans = await self._asked(context.trace_id, query)
             if any(span.name == name for span in spans):
                 return spans
