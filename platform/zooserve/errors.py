@@ -30,6 +30,7 @@
         ├── SpaceMismatch        vectors of one embedding version, to be searched with another's
         └── ServerFailed         a server did not start, or ended by itself
 
+Where a request failed in a pipeline of models, its error carries the FailedStage.
 Messages say what was wrong and what to do next. Status codes live at the edge (`zooserve_router.dialects`).
 """
 

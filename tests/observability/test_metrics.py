@@ -15,6 +15,7 @@ NAMES = {
     "zooserve_request_duration_seconds",
     "zooserve_requests",
     "zooserve_requests_in_flight",
+    "zooserve_stage_failures",
     "zooserve_time_to_first_token_seconds",
     "zooserve_tokens",
     "zooserve_wasted_tokens",
