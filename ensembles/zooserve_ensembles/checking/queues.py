@@ -27,17 +27,19 @@ RULES = (BOUND, TIMEOUT_IGNORED)
 def queue_findings(repository: Repository) -> Iterator[Finding]:
     """The queue policies of every model, in its configuration and its variants."""
     for model in repository.stages:
-        harms = list(_harms(model.name, repository, frozenset()))
         for config, source in ((model.config, model.source), *((each.config, each.source) for each in model.variants)):
             for path in _bounded(config):
-                for place, harm in harms:
-                    where = f"{place.file.relative_to(repository.root)}:{place.line}"
-                    yield BOUND.at(
-                        source.place(*path),
-                        f"max_queue_size of {model.name} ({where}): {harm}. Remove it; bound a step that alone reads "
-                        "the ensemble's inputs",
-                    )
+                yield from _bound(model.name, source.place(*path), repository)
             yield from _timeout(config, source, house=repository.is_house)
+
+
+def _bound(name: str, at: Place, repository: Repository) -> Iterator[Finding]:
+    for place, harm in _harms(name, repository, frozenset()):
+        where = f"{place.file.relative_to(repository.root)}:{place.line}"
+        yield BOUND.at(
+            at,
+            f"max_queue_size of {name} ({where}): {harm}. Remove it; bound a step that alone reads the ensemble's inputs",
+        )
 
 
 def _harms(name: str, repository: Repository, seen: frozenset[str]) -> Iterator[tuple[Place, str]]:

@@ -80,7 +80,7 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     if near := get_close_matches(name, known, 1, 0.6):
         return f"Did you mean {near[0]}?"
     if known and len(known) <= 8:
-        return f"There is {', '.join(sorted(known))}."
+        return f"Known: {', '.join(sorted(known))}."
     return ""
 
 

@@ -65,36 +65,36 @@ def _backend(model: Model, target: Target | None) -> Iterator[Finding]:
         meant = config.platform if config.platform in BACKENDS else _near(config.platform)
         advice = f'write backend: "{meant}" instead' if meant else "name the backend in the field backend"
         yield UNKNOWN.at(source.place("platform"), f'Triton knows no platform "{config.platform}": {advice}')
-        return
+    elif model.backend:
+        yield from _named(model, target)
+    elif model.versions:
+        # Without any file this may be a clone whose weights are still to come.
+        empty = not any(model.files(version) for version in model.versions)
+        yield MISSING.at(
+            source.place("name"),
+            f'nothing tells what runs {model.name}: add one, such as backend: "onnxruntime" or backend: "python"',
+            Severity.WARNING if empty else None,
+        )
+
+
+def _named(model: Model, target: Target | None) -> Iterator[Finding]:
+    config, source = model.config, model.source
     if config.platform in PLATFORMS and config.backend and PLATFORMS[config.platform] != config.backend:
         yield CONTRADICTION.at(
             source.place("backend"),
             f'backend: "{config.backend}" holds, and platform: "{config.platform}" does not: remove it',
         )
-    if not model.backend:
-        if model.versions:
-            # Without any file this may be a clone whose weights are still to come.
-            empty = not any(model.files(version) for version in model.versions)
-            yield MISSING.at(
-                source.place("name"),
-                f'nothing tells what runs {model.name}: add one, such as backend: "onnxruntime" or backend: "python"',
-                Severity.WARNING if empty else None,
-            )
-        return
     known = BACKENDS.get(model.backend)
     at = source.place("backend" if config.backend else "platform")
-    if known is None:
-        if near := _near(model.backend):
-            yield UNKNOWN.at(at, f'there is no backend "{model.backend}". Did you mean {near}?')
-        else:
-            yield OWN.at(
-                at, f'"{model.backend}" is none of Triton\'s backends: install a folder of that name beside them'
-            )
+    if known is None and (near := _near(model.backend)):
+        yield UNKNOWN.at(at, f'there is no backend "{model.backend}". Did you mean {near}?')
+    elif known is None:
+        yield OWN.at(at, f'"{model.backend}" is none of Triton\'s backends: install a folder of that name beside them')
     elif not known.embedded and target is not Target.CONTAINER:
         yield NOT_EMBEDDED.at(
             at,
             f"the embedded Triton cannot run backend {known.name} ({known.serves}): {known.advice}",
-            Severity.ERROR if target is Target.EMBEDDED else Severity.NOTE,
+            Severity.ERROR if target is Target.EMBEDDED else None,
         )
 
 

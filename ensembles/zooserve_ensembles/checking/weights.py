@@ -66,7 +66,7 @@ def _version(model: Model, version: int, repository: Repository) -> Iterator[Fin
     if there:
         yield from _beside(model, folder, there[0])
         yield from _main_file(model, version, folder / there[0])
-    elif wanted and not _to_be_fetched(model, version, wanted, repository):
+    elif wanted and not _told_already(wanted, names) and not _to_be_fetched(model, version, wanted, repository):
         yield _none_of(model, version, wanted, names)
     yield from _sibling(model, version, names)
 
@@ -116,6 +116,11 @@ def _none_of(model: Model, version: int, wanted: Sequence[str], names: Sequence[
         f"backend {model.backend} reads {reads}, which is not in {shown}/; it holds {', '.join(names)}: "
         "the folder is half-copied, or the backend is another",
     )
+
+
+def _told_already(wanted: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether the file is there as a link that leads nowhere, or as what is left of a copy."""
+    return any(name in wanted or _PARTIAL.fullmatch(name) for name in names)
 
 
 def _to_be_fetched(model: Model, version: int, wanted: Sequence[str], repository: Repository) -> bool:

@@ -173,7 +173,12 @@ def test_the_leftover_of_a_copy(zoo: Any, name: str) -> None:
 def test_a_link_to_weights_that_are_gone(zoo: Any) -> None:
     model(zoo).unlink()
     model(zoo).symlink_to("../blobs/sha256-1")
-    assert ("encoder/1/model.onnx", 0, "version-half-copied") in zoo.told()
+    assert zoo.told() == [("encoder/1/model.onnx", 0, "version-half-copied")]
+
+
+def test_a_copy_that_was_cut_before_its_end(zoo: Any) -> None:
+    model(zoo).rename(model(zoo).with_name("model.onnx.part"))
+    assert zoo.told() == [("encoder/1/model.onnx.part", 0, "weights-partial")]
 
 
 def test_notes_beside_the_weights_are_no_files_of_the_version(zoo: Any) -> None:
