@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from tokenizers import Tokenizer
+from tokenizers.normalizers import BertNormalizer
 
 from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BackendUnavailable, InputTooLong
@@ -34,11 +35,16 @@ _log = logging.getLogger(__name__)
 
 
 class TokenCounter(Protocol):
-    """What counts a model's tokens. None of them is shorter than a byte."""
+    """What counts a model's tokens."""
 
     @property
     def frame_tokens(self) -> int:
         """Tokens that every text has besides its own."""
+        ...
+
+    @property
+    def tokens_per_byte(self) -> int:
+        """No text has more of them than this, the frame left out."""
         ...
 
     def counts(self, texts: Sequence[str]) -> list[int]:
@@ -57,11 +63,17 @@ class Vocabulary:
         self.size = tokenizer.get_vocab_size()
         self.first_id, self.last_id = frame[0], frame[-1]
         self._frame_tokens = len(frame)
+        self._lengthens = not isinstance(tokenizer.normalizer, BertNormalizer | None)
 
     @property
     def frame_tokens(self) -> int:
         """Special tokens around a text."""
         return self._frame_tokens
+
+    @property
+    def tokens_per_byte(self) -> int:
+        """BERT's normalisation makes no text longer; XLM-R's does: its worst character has 41 tokens in 24 bytes."""
+        return 2 if self._lengthens else 1
 
     @classmethod
     def from_file(cls, path: Path) -> "Vocabulary":
@@ -106,6 +118,11 @@ class WordList:
     def frame_tokens(self) -> int:
         """None."""
         return 0
+
+    @property
+    def tokens_per_byte(self) -> int:
+        """A word has a byte at least."""
+        return 1
 
     @classmethod
     def from_file(cls, path: Path) -> "WordList":
@@ -165,7 +182,7 @@ async def token_counts(
     together more than one request takes.
     """
     limits = model.limits
-    room = limits.max_tokens - counter.frame_tokens
+    room = (limits.max_tokens - counter.frame_tokens) // counter.tokens_per_byte
     suspects = [place for place, text in enumerate(texts) if len(text) * 4 > room and len(text.encode()) > room]
     if len(texts) * most > limits.max_request_tokens:
         suspects = list(range(len(texts)))

@@ -1,7 +1,7 @@
 """Counting tokens: exactly, in bounded pieces, and only where it could matter."""
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from zooserve.catalogue import Catalogue, Limits, Model
 from zooserve.errors import BackendUnavailable, InputTooLong
@@ -53,6 +53,13 @@ async def test_texts_that_must_fit_are_not_counted(model):
     watched = Watched(tokenizer())
     await refuse_too_long(watched, model, ["w w w w", "ä"], ["input[0]", "input[1]"])
     assert watched.calls == 0
+
+
+async def test_texts_that_normalising_lengthens_are_counted_though_they_are_short(model):
+    made = tokenizer()
+    made.normalizer = normalizers.Replace("x", "w w ")
+    with pytest.raises(InputTooLong, match="12 tokens"):
+        await refuse_too_long(Vocabulary(made), model, ["xxxxx"], ["input"])
 
 
 async def test_texts_that_may_not_fit_are(vocabulary, model):
