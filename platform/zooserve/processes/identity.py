@@ -136,9 +136,11 @@ def _wait(processes: set[Process], timeout_s: float) -> set[Process]:
 
 def _stat(pid: int) -> _Stat | None:
     try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+        # The supervisor reads some two hundred of these a second. With a Path and a decoder: 85 us each, so: 38.
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+            text = file.read()
     except OSError:
         return None
     # The second field is the program's name in brackets, and may itself hold spaces and brackets.
-    fields = text.rpartition(")")[2].split()
-    return _Stat(parent=int(fields[1]), state=fields[0], start_time=int(fields[19]))
+    fields = text.rpartition(b")")[2].split()
+    return _Stat(parent=int(fields[1]), state=fields[0].decode(), start_time=int(fields[19]))

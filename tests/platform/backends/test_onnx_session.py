@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -6,6 +8,7 @@ import onnxruntime as ort
 import pytest
 from onnx_session import ModelUnusable, SessionSettings, open_session, read_settings, run_options, usable_cores
 
+BACKEND = Path(__file__).parents[3] / "platform" / "triton-backends" / "onnxruntime"
 CPU = ("CPUExecutionProvider", {})
 
 
@@ -58,6 +61,18 @@ def test_side_by_side_is_off_unless_said_and_0_is_one_for_each_core() -> None:
     assert read_settings(parameters(side_by_side="3"), None).side_by_side == 3
     assert read_settings(parameters(side_by_side="0"), None).side_by_side == usable_cores()
     assert read_settings(parameters(side_by_side="0"), 0).side_by_side == 1, "a run has the whole GPU by itself"
+
+
+@pytest.mark.parametrize(("niceness", "says"), [(3, "3 SCHED_OTHER"), (20, "0 SCHED_IDLE")])
+def test_beyond_the_nicest_is_idle(niceness: int, says: str) -> None:
+    names = "{os.SCHED_OTHER: 'SCHED_OTHER', os.SCHED_IDLE: 'SCHED_IDLE'}"
+    code = (
+        f"import os, sys; sys.path.append({str(BACKEND)!r}); from onnx_session import set_niceness; "
+        f"set_niceness({niceness}); "
+        f"print(os.getpriority(os.PRIO_PROCESS, 0), {names}[os.sched_getscheduler(0)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == says
 
 
 def test_tensorrt_comes_before_cuda_with_its_options_in_onnx_runtime_s_words() -> None:
