@@ -38,7 +38,7 @@ def _bound(name: str, at: Place, repository: Repository) -> Iterator[Finding]:
         where = f"{place.file.relative_to(repository.root)}:{place.line}"
         yield BOUND.at(
             at,
-            f"max_queue_size of {name} ({where}): {harm}. Remove it; bound a step that alone reads the ensemble's inputs",
+            f"max_queue_size of {name} ({where}): {harm}. Remove it; bound a step that alone reads the inputs",
         )
 
 
