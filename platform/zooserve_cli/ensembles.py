@@ -38,7 +38,7 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 @app.command()
 def check(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="A Triton model repository; the zoo if left out.")
+        Path | None, typer.Argument(metavar="DIR", help="A Triton model repository; the zoo if left out.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail the check too.")] = False,
