@@ -69,7 +69,8 @@ def cross_scores(folder: Path) -> list[list[float]]:
     tokenizer = AutoTokenizer.from_pretrained(folder)
 
     def score(query: str, document: str) -> float:
-        pair = tokenizer(query, document, truncation="only_second", max_length=MAX_TOKENS, return_tensors="pt")
+        # As lists: a lone empty document would count as none.
+        pair = tokenizer([query], [document], truncation="only_second", max_length=MAX_TOKENS, return_tensors="pt")
         with torch.inference_mode():
             first = body(**pair).last_hidden_state[:, 0]
             return float(torch.sigmoid(first @ trained["score.weight"].T + trained["score.bias"]))
