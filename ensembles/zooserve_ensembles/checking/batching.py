@@ -18,13 +18,18 @@ DISAGREE = Rule(
     Severity.ERROR,
     "An ensemble batches and a member does not, or the other way round, and no shape says where the batch goes",
 )
+DIFFER = Rule(
+    "batch-sizes-differ",
+    Severity.NOTE,
+    "The members of an ensemble batch up to different sizes: legal, and the smallest one is what counts",
+)
 NEGATIVE = Rule("batch-negative", Severity.ERROR, "max_batch_size is below 0")
 PREFERRED = Rule("preferred-batch-size", Severity.ERROR, "A preferred_batch_size is not within 1 and max_batch_size")
 IDLE_BATCHER = Rule("batcher-idle", Severity.WARNING, "dynamic_batching where max_batch_size is 0 joins nothing")
 PRIORITY = Rule("priority-levels", Severity.ERROR, "Priorities of the batcher contradict each other")
 CACHE_DECOUPLED = Rule("cache-decoupled", Severity.ERROR, "A decoupled model cannot have a response_cache")
 
-RULES = (ABOVE_MEMBER, DISAGREE, NEGATIVE, PREFERRED, IDLE_BATCHER, PRIORITY, CACHE_DECOUPLED)
+RULES = (ABOVE_MEMBER, DISAGREE, DIFFER, NEGATIVE, PREFERRED, IDLE_BATCHER, PRIORITY, CACHE_DECOUPLED)
 
 
 def batching_findings(repository: Repository) -> Iterator[Finding]:
@@ -39,6 +44,7 @@ def batching_findings(repository: Repository) -> Iterator[Finding]:
             member = repository.models.get(step.model_name)
             if member is not None and _says_its_size(member):
                 yield from _member(wiring, index, member)
+        yield from _differing(wiring, repository)
 
 
 def _own(config: Config, source: Source) -> Iterator[Finding]:
@@ -106,6 +112,16 @@ def _member(wiring: Wiring, index: int, member: Model) -> Iterator[Finding]:
                 variant.source.place("max_batch_size"),
                 _above(ensemble, member, variant.config.max_batch_size, variant.source),
             )
+
+
+def _differing(wiring: Wiring, repository: Repository) -> Iterator[Finding]:
+    members = [repository.models[step.model_name] for step in wiring.steps if step.model_name in repository.models]
+    sizes = {member.name: member.config.max_batch_size for member in members if member.batched}
+    if len(set(sizes.values())) > 1:
+        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        yield DIFFER.at(
+            wiring.ensemble.source.place("max_batch_size"), f"its steps batch up to different sizes: {told}"
+        )
 
 
 def _above(ensemble: Model, member: Model, limit: int, source: Source) -> str:

@@ -17,6 +17,14 @@ def test_an_ensemble_below_its_members_is_fine(shelf: Any) -> None:
     assert shelf.told() == []
 
 
+def test_members_of_different_sizes_are_noted(shelf: Any) -> None:
+    shelf.edit("encoder", "max_batch_size: 8", "max_batch_size: 4")
+    shelf.edit("pipeline", "max_batch_size: 8", "max_batch_size: 4  # here")
+    assert shelf.told() == []
+    assert shelf.told(notes=True) == shelf.here("batch-sizes-differ")
+    assert "tokenizer 8, encoder 4" in shelf.messages()
+
+
 @pytest.mark.parametrize("unbatched", ["encoder", "pipeline"])
 def test_one_batches_and_the_other_does_not(shelf: Any, unbatched: str) -> None:
     shelf.edit(unbatched, "max_batch_size: 8", "max_batch_size: 0")
