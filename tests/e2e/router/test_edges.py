@@ -86,7 +86,7 @@ def test_health_and_metrics_answer(platform):
     assert httpx.get(f"{platform.url}/health/live").status_code == 200
     ready = httpx.get(f"{platform.url}/health/ready").json()
     assert {model["model"]: model["ready"] for model in ready["models"]} == dict.fromkeys(
-        ["embed", "rerank", "classify", "rag_query", "chat"], True
+        ["embed", "rerank", "classify", "rag_query", "language", "chat"], True
     )
     text = httpx.get(f"{platform.url}/metrics").text
     assert 'zooserve_requests_total{class="interactive",model="embed"' in text
