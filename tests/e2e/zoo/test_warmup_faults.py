@@ -1,0 +1,71 @@
+"""Models whose warm-up fails, in a real Triton: it survives them, and its other models serve.
+
+Triton 2.51 mostly ends with signal 11 when a warm-up is answered by an error, or when it raises one.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tritonclient.utils import InferenceServerException
+
+from zooserve_ensembles.graphs.writing import Graph, floats
+from zooserve_ensembles.scaffolding.models import model_files
+from zooserve_ensembles.scaffolding.placing import place
+
+pytestmark = pytest.mark.e2e
+
+STAGE = """from zooserve_ensembles.stages.stage import Stage
+
+
+class TritonPythonModel(Stage):
+    def open(self, folder, parameters):
+        pass
+
+    def compute(self, inputs):
+        raise ValueError("no")
+"""
+
+
+def looking_up_row_99() -> bytes:
+    """A graph that loads and fits its configuration, and fails whenever it runs."""
+    graph = Graph("broken")
+    table, row = graph.constant("table", np.zeros((10, 2))), graph.constant("row", [99], np.int64)
+    found = graph.node("Gather", [table, row], "found")
+    part = graph.node("MatMul", ["x", graph.constant("weight", np.zeros((4, 2)))], "part")
+    graph.node("Add", [part, found], "y")
+    return graph.serialized(floats({"x": ["batch", 4]}), floats({"y": ["batch", 2]}))
+
+
+@pytest.fixture(scope="module")
+def nursery(start_zoo: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    root = tmp_path_factory.mktemp("nursery")
+    for name, backend in (("well", "onnxruntime"), ("graph", "onnxruntime"), ("code", "python"), ("stage", "python")):
+        place(root, model_files(name, backend))
+    (root / "graph/1/model.onnx").write_bytes(looking_up_row_99())
+    (root / "stage/1/model.py").write_text(STAGE)
+    code = root / "code/1/model.py"
+    code.write_text(
+        code.read_text().replace("    return np.array(", "    raise ValueError('no')\n    return np.array(")
+    )
+    return start_zoo("nursery", root)
+
+
+TEXT = {"text": np.array([["a"]], object)}
+X = {"x": np.zeros((1, 4), np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "output", "said"),
+    [
+        ("graph", X, "y", r"graph version 1: (?s:.)*indices element out of data bounds"),
+        ("code", TEXT, "characters", r"code version 1: no"),
+        ("stage", TEXT, "characters", r"stage version 1: no"),
+    ],
+)
+def test_a_model_that_cannot_be_warmed_says_why_to_whoever_asks_it_and_the_others_serve(
+    nursery: Any, model: str, inputs: Any, output: str, said: str
+) -> None:
+    with pytest.raises(InferenceServerException, match=said):
+        nursery.infer(model, inputs, [output])
+    assert nursery.infer("well", X, ["y"])["y"].shape == (1, 2)
