@@ -57,6 +57,20 @@ def test_token_arrays_equal_the_text_they_came_from(client, platform):
     assert embedded(client, framed[0])[0] @ texts[0] > 0.99999
 
 
+def test_a_long_text_is_the_mean_of_its_windows_by_opt_in_and_leaves_short_ones_alone(client):
+    long = "A request waits in a queue, and the queue is where most of its time goes. " * 40
+    raw = client.embeddings.with_raw_response.create(
+        model="embed", input=[SENTENCES[0], long], extra_body={"long_text": "mean"}, encoding_format="float"
+    )
+    assert raw.headers["x-zooserve-long-text"] == "mean; texts=1; chunks=3"
+    short, mean = (np.array(item.embedding, dtype=np.float32) for item in raw.parse().data)
+    np.testing.assert_allclose(short, embedded(client, SENTENCES[:1])[0], atol=1e-6)
+    assert np.linalg.norm(mean) == pytest.approx(1, abs=1e-5)
+    assert mean @ embedded(client, [long[:74]])[0] > 0.5
+    with pytest.raises(openai.BadRequestError, match="long_text"):
+        embedded(client, [long])
+
+
 def test_usage_counts_what_the_encoder_read(client):
     answer = client.embeddings.create(model="embed", input=["hello world", "hello"])
     assert answer.usage.prompt_tokens == answer.usage.total_tokens == 4 + 3
