@@ -244,9 +244,10 @@ def _step_cycle(wiring: Wiring) -> Iterator[Finding]:
         # Reversed, because the sorter walks from a step to what it waits for.
         steps = list(reversed(exc.args[1]))
         first = min(steps)
+        given = wiring.given()
         waits = next(
-            end for end in wiring.takers if end.step == first and wiring.given()[end.edge].step in steps
-        )  # fmt: skip
+            end for end in wiring.takers if end.step == first and end.edge in given and given[end.edge].step in steps
+        )
         yield CYCLE.at(
             waits.place,
             f"these steps wait for each other: {' -> '.join(names[step] for step in _from(first, steps))}. "

@@ -131,6 +131,16 @@ def test_a_cycle_of_steps_is_told_once_with_its_way_around(shelf: Any) -> None:
     assert "tokenizer -> encoder -> tokenizer" in shelf.messages()
 
 
+def test_a_cycle_beside_an_edge_that_nobody_gives(shelf: Any) -> None:
+    shelf.edit("tokenizer", "input [\n", 'input [\n  { name: "state" data_type: TYPE_FP32 dims: [ 4 ] },\n')
+    shelf.edit(
+        "pipeline",
+        'input_map { key: "text" value: "text" }',
+        'input_map { key: "text" value: "nothing" }\n      input_map { key: "state" value: "embedding" }',
+    )
+    assert {"cycle", "unproduced-edge"} <= {rule for _, _, rule in shelf.told()}
+
+
 def test_ensembles_that_contain_each_other(shelf: Any) -> None:
     inner = shelf.root / "pipeline" / "config.pbtxt"
     shelf.add("outer", inner.read_text().replace('"pipeline"', '"outer"'), code="")
