@@ -9,7 +9,8 @@ onnxruntime, tokenizers. The word table (3.9 M numbers) stays as it is, which ma
 found. The epoch with the best MRR@10 on the dev questions is kept; test questions are never looked at.
 
 The same seed on the same kind of machine gives the same weights. The committed ones were made with `--device cuda` in
-82 s (one H200); on two CPU cores it takes about 25 minutes.
+82 s (one H200). The default, CPU, was run for one epoch of `manuals` alone: at its pace the whole takes an hour of
+processor time.
 """
 
 import argparse

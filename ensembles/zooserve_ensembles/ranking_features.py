@@ -78,7 +78,7 @@ def _by_vectors(cosines: Floats, mask: Ids, weights: Floats) -> npt.NDArray[np.f
     """Mean, rarity-weighted mean and minimum of the query tokens' best cosines; the document tokens' own mean best."""
     best = cosines.max(axis=1)
     back = (cosines.max(axis=2) * mask).sum(1) / np.maximum(mask.sum(1), 1)
-    return np.stack([best.mean(1), best @ weights, best.min(1), back], axis=1).astype(np.float64)
+    return np.asarray(np.stack([best.mean(1), best @ weights, best.min(1), back], axis=1), np.float64)
 
 
 def _by_words(terms: Ids, document: Ids, rarity: Floats) -> tuple[float, ...]:

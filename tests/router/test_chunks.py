@@ -132,3 +132,8 @@ def test_ranks_go_by_the_raw_score_where_clipping_would_make_ties():
     documents = ranked(np.array([2.1, -0.5, 2.2, -0.1], dtype=np.float32), best_score=2.0)
     assert [document.index for document in documents] == [2, 0, 3, 1]
     assert [document.relevance for document in documents] == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_a_score_that_is_a_probability_is_the_relevance():
+    documents = ranked(np.array([0.25, 0.75], dtype=np.float32), best_score=1.0)
+    assert [(document.index, document.relevance) for document in documents] == [(1, 0.75), (0, 0.25)]

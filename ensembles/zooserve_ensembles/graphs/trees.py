@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import TensorProto, helper
@@ -65,7 +66,7 @@ def graph_of(model: Trees) -> bytes:
     """One TreeEnsembleRegressor, its sum through a sigmoid."""
     nodes = [node for number, tree in enumerate(model.trees) for node in _nodes(number, tree)]
     leaves = [leaf for number, tree in enumerate(model.trees) for leaf in _leaves(number, tree)]
-    attributes = {f"nodes_{key}": [node[key] for node in nodes] for key in nodes[0]}
+    attributes: dict[str, Any] = {f"nodes_{key}": [node[key] for node in nodes] for key in nodes[0]}
     attributes |= {f"target_{key}": [leaf[key] for leaf in leaves] for key in leaves[0]}
     given = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", len(model.names)])
     answer = helper.make_tensor_value_info("score", TensorProto.FLOAT, ["batch", 1])

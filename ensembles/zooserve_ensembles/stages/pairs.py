@@ -36,5 +36,5 @@ class TritonPythonModel(Stage):
         query, *documents = read_texts(inputs["text"].ravel())
         rows, types = pair_rows(self._tokenizer, query, documents, self._buckets[-1])
         ids, mask, tokens = padded(rows, self._buckets, self._pad_id)
-        outputs = {"input_ids": ids, "attention_mask": mask, "tokens": tokens}
-        return outputs | {"token_type_ids": padded(types, self._buckets)[0]} if self._typed else outputs
+        kinds = {"token_type_ids": padded(types, self._buckets)[0]} if self._typed else {}
+        return {"input_ids": ids, "attention_mask": mask, "tokens": tokens, **kinds}

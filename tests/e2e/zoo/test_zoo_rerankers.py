@@ -38,7 +38,7 @@ def test_a_list_cut_in_parts_scores_as_the_whole_does(zoo: Any, model: str) -> N
 
 @pytest.mark.parametrize("model", NAMES)
 def test_lists_of_many_callers_at_once_keep_their_own_scores(zoo: Any, model: str) -> None:
-    lists = [DOCUMENTS[: 1 + number % 9] + ["a long text about files " * (number + 1)] for number in range(12)]
+    lists = [[*DOCUMENTS[: 1 + number % 9], "a long text about files " * (number + 1)] for number in range(12)]
     alone = [scores(zoo, model, QUERY, documents) for documents in lists]
     together = zoo.at_once([lambda documents=documents: scores(zoo, model, QUERY, documents) for documents in lists])
     for one, other in zip(alone, together, strict=True):
