@@ -1,6 +1,5 @@
 """Rules of an ensemble's steps and edges: what Triton refuses when it builds the graph, and what it lets pass."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 
@@ -145,7 +144,8 @@ def _missing(contract: Contract, mapped: Sequence[str]) -> list[str]:
 
 
 def _edges(wiring: Wiring) -> Iterator[Finding]:
-    given, taken = wiring.given(), Counter(end.edge for end in wiring.takers)
+    given, taken = wiring.given(), {end.edge for end in wiring.takers}
+    by_steps = {end.edge for end in wiring.takers if end.step != OUTPUT}
     for end in wiring.takers:
         if end.edge in given:
             continue
@@ -165,7 +165,7 @@ def _edges(wiring: Wiring) -> Iterator[Finding]:
                 f"{wiring.who(end)} gives {end.edge}, as {wiring.who(first)} does (line {first.place.line}): "
                 "give it another name",
             )
-        elif not taken[end.edge]:
+        elif end.edge not in (by_steps if end.step == INPUT else taken):  # Triton hands no input straight through
             yield _unread(wiring, end)
     yield from _outputs_read(wiring)
 

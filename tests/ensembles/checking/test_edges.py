@@ -100,6 +100,12 @@ def test_an_edge_nobody_reads(shelf: Any) -> None:
     assert shelf.told() == shelf.here("unread-edge")
 
 
+def test_an_input_that_only_an_output_reads(shelf: Any) -> None:
+    shelf.edit("pipeline", "input [\n", 'input [\n  { name: "id" data_type: TYPE_INT64 dims: [ 1 ] },  # here\n')
+    shelf.edit("pipeline", "output [\n", 'output [\n  { name: "id" data_type: TYPE_INT64 dims: [ 1 ] },\n')
+    assert shelf.told() == shelf.here("unread-input")
+
+
 def test_two_steps_that_give_one_edge(shelf: Any) -> None:
     shelf.edit(
         "pipeline", "  step [\n",

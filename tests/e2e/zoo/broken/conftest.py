@@ -1,5 +1,6 @@
 """A repository of which a part is broken, each model in one way, and a real Triton over it."""
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,7 @@ def plant(orchard: Orchard) -> None:
     orchard.echo("edited", more="dynamic_batching { max_queue_delay_us: 5 }\n")
     (orchard.root / "stray").mkdir()
     wire(orchard)
+    scatter(orchard, random.Random(7))
 
 
 def wire(orchard: Orchard) -> None:
@@ -155,6 +157,26 @@ def wire(orchard: Orchard) -> None:
     orchard.chain("too_large", ["small 1 a=x > b=y"])
     orchard.chain("warmed", ["one 1 a=x > b=y"], more='model_warmup [ { name: "w" batch_size: 1 } ]\n')
     orchard.chain("inside_itself", ["inside_itself 1 x=x > y=y"])
+
+
+def scatter(orchard: Orchard, chance: random.Random) -> None:
+    """Ensembles wired by chance: some sound, most not."""
+    for number in range(60):
+        steps, source = [], "x"
+        for last in range(chance.randint(1, 3), 0, -1):
+            edge = "y" if last == 1 else f"t{last}"
+            steps.append(
+                f"{chance.choice(('one', 'one', 'small'))} {chance.choice((1, 1, 1, 1, 2))} "
+                f"{_mostly(chance, 'a', 'q')}={_mostly(chance, source, 't2')} > "
+                f"{_mostly(chance, 'b', 'q')}={_mostly(chance, edge, 't2')}"
+            )
+            source = edge
+        chance.shuffle(steps)
+        orchard.chain(f"chance_{number}", steps, chance.choice((1, 4, 8)), inputs=_mostly(chance, "x", "x z"))
+
+
+def _mostly(chance: random.Random, usual: str, other: str) -> str:
+    return chance.choices((usual, other), (12, 1))[0]
 
 
 @pytest.fixture(scope="session")
