@@ -175,7 +175,7 @@ def rows(found: Scored, weights: Mapping[str, float], whole: npt.NDArray[np.floa
             "difference": round(float((values - base).mean()), 3),
             "interval": [round(low, 3), round(high, 3)],
             "first": round(float((values == 1).mean()), 3),
-            "cpu_ms_per_pair": round(found.cpu_ms_per_pair.get(name, math.nan), 3),
+            "cpu_ms_per_pair": found.cpu_ms_per_pair.get(name),
         }
 
 
@@ -209,10 +209,15 @@ def _table(name: str, found: Scored, lines: Sequence[Mapping[str, Any]]) -> str:
     head += "| order | MRR@10 | difference [95% interval] | first | CPU-ms a pair |\n|---|---|---|---|---|\n"
     body = [
         f"| {line['order']} | {line['mrr@10']:.3f} | {line['difference']:+.3f} "
-        f"[{line['interval'][0]:+.3f}, {line['interval'][1]:+.3f}] | {line['first']:.3f} | {line['cpu_ms_per_pair']} |"
+        f"[{line['interval'][0]:+.3f}, {line['interval'][1]:+.3f}] | {line['first']:.3f} | "
+        f"{_told(line['cpu_ms_per_pair'])} |"
         for line in lines
     ]
     return head + "\n".join(body) + "\n\n"
+
+
+def _told(milliseconds: float | None) -> str:
+    return "" if milliseconds is None else f"{milliseconds:.2f}"
 
 
 def main() -> None:
