@@ -12,6 +12,7 @@ import asyncio
 import json
 import re
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -25,8 +26,8 @@ from zooserve.settings import Settings
 
 PENDING = re.compile(r'nv_inference_pending_request_count\{model="([^"]+)",version="[^"]*"\} (\d+)')
 POLL_S = 0.05
-PATIENCE_S = 60.0
-"""Who waits longer hangs: the slowest answer of an admitted request takes a few seconds."""
+PATIENCE_S = 120.0
+"""Who waits longer hangs: 960 admitted requests take half a minute on two busy cores."""
 
 
 @dataclass
@@ -40,6 +41,8 @@ class Result:
     unadvised: int = 0
     """Refusals without a Retry-After."""
     longest_s: float = 0.0
+    looks: int = 0
+    """How often the queues were looked at."""
     most_waiting: dict[str, int] = field(default_factory=dict)
     bounds: dict[str, int] = field(default_factory=dict)
     afterwards: int = 0
@@ -70,14 +73,14 @@ async def client(http: httpx.AsyncClient, number: int, until: float, result: Res
             await asyncio.sleep(0.05)
 
 
-async def watch_queues(metrics: str, result: Result) -> None:
-    """Keep the most that waited in front of each stage."""
-    async with httpx.AsyncClient(timeout=PATIENCE_S) as http:
-        while True:
-            text = (await http.get(f"http://{metrics}/metrics")).text
+def watch_queues(metrics: str, result: Result, over: threading.Event) -> None:
+    """Keep the most that waited in front of each stage; in a thread, which the clients' loop cannot starve."""
+    with httpx.Client(timeout=PATIENCE_S) as http:
+        while not over.wait(POLL_S):
+            text = http.get(f"http://{metrics}/metrics").text
+            result.looks += 1
             for model, waiting in PENDING.findall(text):
                 result.most_waiting[model] = max(result.most_waiting.get(model, 0), int(waiting))
-            await asyncio.sleep(POLL_S)
 
 
 async def run(router: str, metrics: str, clients: int, seconds: float, bounds: Mapping[str, int]) -> Result:
@@ -85,11 +88,12 @@ async def run(router: str, metrics: str, clients: int, seconds: float, bounds: M
     result = Result(clients, seconds, bounds=dict(bounds))
     limits = httpx.Limits(max_connections=clients + 1)
     async with httpx.AsyncClient(base_url=router, timeout=PATIENCE_S, limits=limits) as http:
-        watch = asyncio.create_task(watch_queues(metrics, result))
+        over = threading.Event()
+        watch = asyncio.create_task(asyncio.to_thread(watch_queues, metrics, result, over))
         until = time.monotonic() + seconds
         await asyncio.gather(*(client(http, number, until, result) for number in range(clients)))
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
+        over.set()
+        await watch
         result.afterwards = (await http.post("/v1/rag_query", json={"input": "and now?"})).status_code
     return result
 
@@ -129,6 +133,7 @@ def show(result: Result) -> None:
     """The run, in a few lines."""
     answers = ", ".join(f"{count:,} x {status or 'no answer'}" for status, count in sorted(result.answers.items()))
     print(f"{result.clients:,} clients for {result.seconds:g} s: {answers}; the slowest took {result.longest_s:.1f} s")
+    print(f"the queues were looked at {result.looks} times")
     for model, most in sorted(result.most_waiting.items(), key=lambda item: -item[1])[:5]:
         print(f"  most that waited for {model}: {most} of {result.bounds.get(model, 'no bound')}")
     print(f"afterwards: {result.afterwards}; {'holds' if result.holds else 'DOES NOT HOLD'}")

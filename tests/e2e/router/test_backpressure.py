@@ -23,6 +23,7 @@ def test_under_ten_times_the_load_queues_stay_below_their_bounds_and_nobody_hang
     answers = found["answers"]
     assert set(answers) == {"200", "429"}, found  # some refused, so that there was something to refuse; nobody lost
     assert found["unadvised"] == 0
+    assert found["looks"] >= 10
     for model, bound in found["bounds"].items():
         assert found["most_waiting"].get(model, 0) < bound, found
     assert found["most_waiting"]["rag_query_tokenizer"] + found["most_waiting"]["embed_encoder"] > 0  # it was looked at
