@@ -111,6 +111,7 @@ class FailingZoo:
         self.zoo = zoo
         self.log = log
         self._repository = repository
+        self._ensembles = load_ensembles(repository)
         self._catalogue = load_catalogue(ROOT / "zoo.yaml").enabling("all")
 
     @contextmanager
@@ -166,7 +167,7 @@ class FailingZoo:
         backend = ZooBackend(
             pools[0],
             random.Random(1),
-            ensembles=load_ensembles(self._repository),
+            ensembles=self._ensembles,
             traces=TraceSource(pools[1], within_s=5) if traced else None,  # a busy machine exports late
         )
         readiness = Readiness(self._catalogue, dict.fromkeys((model.name for model in self._catalogue), _proven))

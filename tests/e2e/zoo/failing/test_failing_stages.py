@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.e2e
 
 # How a stage fails, and the reason that is told.
-WAYS = {"error": "error", "broken": "error", "exception": "exception", "native": "error"}
+WAYS = {"error": "error", "exception": "exception", "native": "error"}
 
 
 def label(zoo: Any, ensemble: str, stage: str) -> str:
@@ -65,6 +65,14 @@ async def test_a_stage_that_leaves_its_outputs_out_is_named(failing_zoo: Any, en
             await assert_named(failing_zoo, ensemble, stage, "bad_tensor", 502, answer, router)
         else:  # Triton passes on what there is; a KServe client sees that for himself
             assert answer.http.status_code == 200
+
+
+async def test_a_stage_of_ours_that_makes_what_its_configuration_does_not_say_names_itself(failing_zoo: Any) -> None:
+    async with failing_zoo.router() as router:
+        with failing_zoo.failing("embed_encoder", "broken"):
+            answer = await router.ask("embed")
+    assert answer.failed_stage == "embed_encoder/1"
+    assert "it made sentence_embedding as int8 [2, 384]; its configuration says TYPE_FP32 [-1, 384]" in answer.text
 
 
 async def test_a_full_first_queue_is_named(failing_zoo: Any) -> None:
