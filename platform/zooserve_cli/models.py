@@ -33,8 +33,8 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="Print them as J
         table.add_row(*cells, ", ".join(row["aliases"]), row["licence"])
     out = Console(highlight=False)
     out.print(table)
-    if off := [row["name"] for row in rows if not row["enabled"]]:
-        out.print(f"\nNot enabled: start with `zooserve up --models default,{off[0]}`, or with `--models all`.")
+    if off := [row["name"] for row in rows if row["optional"] and not row["enabled"]]:
+        out.print(f"\nTo enable one: `zooserve up --models default,{off[0]}`; all of them: `--models all`.")
 
 
 def _rows(settings: Settings) -> list[dict[str, Any]]:

@@ -151,9 +151,10 @@ def find_model(catalogue: Catalogue, name: str, task: Task) -> Model:
 def _not_found(unknown: UnknownModel) -> str:
     if isinstance(unknown, ModelNotEnabled):
         name = unknown.model.name
+        wanted = f"default,{name}" if unknown.model.optional else "default"
         return (
             f"The model {name} is in the catalogue but not enabled here. Whoever runs this platform enables it with "
-            f"ZOOSERVE_MODELS=default,{name} or `zooserve up --models default,{name}`."
+            f"ZOOSERVE_MODELS={wanted} or `zooserve up --models {wanted}`."
         )
     advice = f"Did you mean {' or '.join(unknown.nearest)}?" if unknown.nearest else "GET /v1/models lists them all."
     return f"The model {unknown.name[:_LONGEST_NAME]!r} does not exist. {advice}"

@@ -131,3 +131,5 @@ def test_a_model_that_is_not_enabled_says_how_to_enable_it(catalogue: Catalogue)
         known_model(catalogue.enabling("default"), "open-nsfw")
     assert "nsfw is in the catalogue but not enabled" in caught.value.message
     assert "zooserve up --models default,nsfw" in caught.value.message
+    with pytest.raises(ModelNotFound, match="zooserve up --models default`"):
+        known_model(catalogue.enabling("nsfw"), "embed")
