@@ -31,6 +31,11 @@ def test_tests_hold_no_packages() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
 
 
+def test_every_end_to_end_test_is_marked_so_that_none_runs_beside_the_unit_tests() -> None:
+    files = (ROOT / "tests" / "e2e").rglob("test_*.py")
+    assert not [file for file in files if "pytest.mark.e2e" not in file.read_text()]
+
+
 def test_no_module_lies_loose_in_a_component() -> None:
     assert not [path for name in COMPONENTS for path in (ROOT / name).glob("*.py")]
 

@@ -16,6 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from zooserve.triton.server import TritonServer
 
+pytestmark = pytest.mark.e2e
+
 SIZE_BYTES = 256 * 1024
 CONFIG = """
 name: "{name}" backend: "onnxruntime" max_batch_size: 8
