@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.triton.installation import find_installation
 from zooserve.triton.tensors import Tensor, encode_request
 from zooserve_router.backends.wire import ConnectionPool
@@ -140,7 +140,7 @@ def served(encoders: Sequence[Encoder], kind: str, *, limited: bool = False) -> 
             version.mkdir(parents=True)
             (version / "model.onnx").symlink_to(ENCODER)
             (version.parent / "config.pbtxt").write_text(encoder.config(kind))
-        http, grpc, metrics = free_ports(3)
+        http, grpc, metrics = reserved_ports(3)
         installation = find_installation(Path(scratch), ROOT / "platform/triton-backends")
         command = [
             str(installation.binary),

@@ -14,7 +14,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from zooserve.processes.identity import command_of, descendants, process_table
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.settings import Settings
 from zooserve.triton.installation import find_installation
 from zooserve.triton.server import Addresses, TritonServer
@@ -131,7 +131,7 @@ def own_triton(copies: Sequence[Copy], *arguments: str) -> Iterator[OwnTriton]:
             "bench",
             installation,
             repository,
-            Addresses("127.0.0.1", *free_ports(3)),
+            Addresses("127.0.0.1", *reserved_ports(3)),
             folder / "triton.log",
             shm_prefix=f"zooserve-bench-{os.getpid()}-",
             arguments=arguments,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 
 HERE = Path(__file__).parent
 # By benchmark: its options for --short.
@@ -35,7 +35,7 @@ ON_A_PLATFORM: dict[str, list[str]] = {
 def platform() -> Iterator[Mapping[str, str]]:
     """The environment that names a running platform."""
     with tempfile.TemporaryDirectory(prefix="zooserve-bench-") as state:
-        environment = {**os.environ, "ZOOSERVE_STATE_DIR": state, "ZOOSERVE_PORT": str(free_ports(1)[0])}
+        environment = {**os.environ, "ZOOSERVE_STATE_DIR": state, "ZOOSERVE_PORT": str(reserved_ports(1)[0])}
         command = [sys.executable, "-m", "zooserve_cli"]
         subprocess.run([*command, "up", "--detach"], env=environment, check=True, stdout=subprocess.DEVNULL)
         try:

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.settings import Settings
 from zooserve.triton.installation import find_installation
 from zooserve.triton.server import Addresses, TritonServer
@@ -27,7 +27,7 @@ def served_faults(folder: Path, scratch: Path) -> list[str]:
     A Triton is started for it over the repository around the folder, and stopped again; `scratch` gets its log.
     """
     installation = find_installation(Settings().resolved().cache_dir, own_backends())
-    addresses = Addresses("127.0.0.1", *free_ports(3))
+    addresses = Addresses("127.0.0.1", *reserved_ports(3))
     log = scratch / "triton.log"
     server = TritonServer("golden", installation, folder.parent, addresses, log, models=[folder.name])
     server.start()

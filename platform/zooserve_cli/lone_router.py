@@ -9,7 +9,7 @@ from contextlib import suppress
 from zooserve.processes.child import Child
 from zooserve.processes.identity import descendants, end, process_table
 from zooserve.processes.kinship import adopt_orphans, collect_zombies
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.processes.records import ProcessRecords
 from zooserve.processes.state import Phase, StateFolder, unplanned
 from zooserve.settings import Settings
@@ -32,7 +32,7 @@ class LoneRouter:
         self._settings = settings
         self._folder = folder
         self._child = Child("router", folder.log_file("router"), shares_output=True)
-        self._ports = RayPorts(*free_ports(3))
+        self._ports = RayPorts(*reserved_ports(3))
         self._records = ProcessRecords(folder.records_file)
         self._stopping = asyncio.Event()
 

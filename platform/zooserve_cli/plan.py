@@ -7,7 +7,7 @@ from pathlib import Path
 
 from zooserve.catalogue import Catalogue, Model
 from zooserve.processes.child import Child
-from zooserve.processes.ports import free_ports, require_free
+from zooserve.processes.ports import require_free, reserved_ports
 from zooserve.processes.shared_memory import prefix_of
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings, TraceLogSettings, TritonSettings
@@ -52,27 +52,39 @@ def reachable(settings: Settings) -> str:
 def with_ports(settings: Settings) -> Settings:
     """The same settings with free ports filled in. Raises PortTaken for a fixed one that is not free."""
     require_free(settings.host, settings.port, "ZOOSERVE_PORT")
-    update = {name: _triton_with_ports(getattr(settings, name), name) for name in ("zoo", "leaf")}
-    return settings.model_copy(update={**update, "trace_log": _log_with_port(settings.trace_log)})
+    taken = {settings.port, *_fixed(settings)}
+    update: dict[str, object] = {}
+    for name in ("zoo", "leaf"):
+        update[name] = _triton_with_ports(getattr(settings, name), name, taken)
+    update["trace_log"] = _log_with_port(settings.trace_log, taken)
+    return settings.model_copy(update=update)
 
 
-def _log_with_port(log: TraceLogSettings) -> TraceLogSettings:
+def _fixed(settings: Settings) -> list[int]:
+    """The ports that the settings name, the router's left out."""
+    tritons = [getattr(triton, port) for triton in (settings.zoo, settings.leaf) for port in _PORTS]
+    return [port for port in (*tritons, settings.trace_log.port) if port is not None]
+
+
+def _log_with_port(log: TraceLogSettings, taken: set[int]) -> TraceLogSettings:
     if not log.enabled:
         return log.model_copy(update={"port": None})
     if log.port is None:
-        return log.model_copy(update={"port": free_ports(1, log.host)[0]})
+        return log.model_copy(update={"port": reserved_ports(1, log.host, but=taken)[0]})
     require_free(log.host, log.port, "ZOOSERVE_TRACE_LOG__PORT")
     return log
 
 
-def _triton_with_ports(triton: TritonSettings, name: str) -> TritonSettings:
+def _triton_with_ports(triton: TritonSettings, name: str, taken: set[int]) -> TritonSettings:
+    """The same with free ports filled in, which are added to `taken`."""
     update = {}
-    for port, free in zip(_PORTS, free_ports(len(_PORTS), triton.host), strict=True):
+    for port, free in zip(_PORTS, reserved_ports(len(_PORTS), triton.host, but=taken), strict=True):
         fixed = getattr(triton, port)
         if fixed is None:
             update[port] = free
         else:
             require_free(triton.host, fixed, f"ZOOSERVE_{name.upper()}__{port.upper()}")
+    taken.update(update.values())
     return triton.model_copy(update=update)
 
 
@@ -89,7 +101,7 @@ def make_plan(settings: Settings, catalogue: Catalogue, installation: Installati
     traces = _trace_arguments(settings.trace_log)
     zoo = _triton("zoo", settings.zoo, settings.zoo_repository, catalogue, folder, installation, traces)
     leaf = _triton("leaf", settings.leaf, settings.leaf_repository, catalogue, folder, installation)
-    ports = RayPorts(*free_ports(3))
+    ports = RayPorts(*reserved_ports(3, but={settings.port, *_fixed(settings)}))
     return Plan(
         settings=settings,
         folder=folder,

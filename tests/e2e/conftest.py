@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.processes.state import PlatformState, StateFolder
 
 ROOT = Path(__file__).parents[2]
@@ -148,7 +148,7 @@ def _platforms_own(environment: Mapping[str, str]) -> Iterator[Platform]:
 
 def _make(environment: Mapping[str, str]) -> Platform:
     root = Path(tempfile.mkdtemp(prefix="zooserve-e2e-"))
-    return Platform(StateFolder(root), free_ports(1)[0], environment)
+    return Platform(StateFolder(root), reserved_ports(1)[0], environment)
 
 
 def _remove(platform: Platform) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve_observability.spans import Span, below, read_spans, write_spans
 from zooserve_observability.trace_log import TraceLog
 from zooserve_observability.trace_receiver import TraceReceiver
@@ -101,7 +101,7 @@ async def test_asking_ends_after_its_time_with_what_there_is() -> None:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
-    port = free_ports(1)[0]
+    port = reserved_ports(1)[0]
     async with (
         TraceReceiver(TraceLog(10**6), "127.0.0.1", port).serving(),
         httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
@@ -148,7 +148,7 @@ async def test_what_it_cannot_read_is_refused_and_it_serves_on(
     ],
 )
 async def test_what_is_no_request_ends_its_connection(raw: bytes, status: bytes) -> None:
-    port = free_ports(1)[0]
+    port = reserved_ports(1)[0]
     async with TraceReceiver(TraceLog(10**6), "127.0.0.1", port).serving():
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(raw)

@@ -1,25 +1,64 @@
 """TCP ports: free ones chosen, taken ones told with their owner."""
 
 import errno
+import random
 import re
 import socket
-from contextlib import ExitStack
+from collections.abc import Collection
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 from zooserve.errors import PortTaken, SetupError
 from zooserve.processes.identity import command_of
 
-__all__ = ["free_ports", "owner_of", "require_free"]
+__all__ = ["free_ports", "owner_of", "require_free", "reserved_ports"]
+
+_ABOVE_RAYS = 20_000
+_KERNELS_DEFAULT = 32_768
+_TRIES = 100
 
 _Address = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """`count` different ports that nobody listens on now."""
+    """`count` different ports that nobody listens on now, for who listens at once."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
             each.bind((host, 0))
         return [each.getsockname()[1] for each in sockets]
+
+
+def reserved_ports(count: int, host: str = "127.0.0.1", but: Collection[int] = ()) -> list[int]:
+    """`count` different ports, none of `but`, that nobody listens on now nor is given by chance later on.
+
+    A server that loads first listens seconds after its port was chosen. Meanwhile any connection, and any server that
+    leaves the choice to the kernel (Ray has a dozen), may get a port of the kernel's own range: so these lie below it.
+    """
+    with ExitStack() as held:
+        found: list[int] = []
+        while len(found) < count:
+            found.append(_bound(held.enter_context(socket.socket()), host, but))
+        return found
+
+
+def _bound(probe: socket.socket, host: str, but: Collection[int]) -> int:
+    ours = [port for port in _below_the_kernels() if port not in but]
+    for port in random.sample(ours, min(len(ours), _TRIES)):
+        with suppress(OSError):
+            probe.bind((host, port))
+            return port
+    probe.bind((host, 0))
+    return int(probe.getsockname()[1])
+
+
+def _below_the_kernels(setting: Path = Path("/proc/sys/net/ipv4/ip_local_port_range")) -> range:
+    """Ports above those of Ray's workers and below those that the kernel gives away."""
+    try:
+        lowest = int(setting.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        lowest = _KERNELS_DEFAULT
+    return range(_ABOVE_RAYS, lowest)
 
 
 def require_free(host: str, port: int, setting: str) -> None:

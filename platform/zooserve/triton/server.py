@@ -1,7 +1,7 @@
 """One tritonserver process: start it, wait until it loaded what it could, stop it, start it again."""
 
+import http.client
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -167,7 +167,7 @@ class TritonServer:
         try:
             with urllib.request.urlopen(f"http://{self.addresses.http}/v2/health/live", timeout=1) as answer:
                 return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
+        except (http.client.HTTPException, OSError):  # another server may have taken the port meanwhile
             return False
 
 

@@ -16,7 +16,7 @@ from tritonclient.grpc import InferInput
 
 from zooserve.leaf.contract import INPUTS, MODEL_NAME, parse_number
 from zooserve.leaf.metrics import LeafLoad, load_in
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.triton.installation import find_installation
 from zooserve.triton.server import Addresses, TritonServer
 
@@ -140,7 +140,7 @@ def start_leaf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
 
         def start(name: str) -> Leaf:
             installation = find_installation(folder / "cache", ROOT / "platform" / "triton-backends")
-            addresses = Addresses("127.0.0.1", *free_ports(3))
+            addresses = Addresses("127.0.0.1", *reserved_ports(3))
             server = TritonServer(name, installation, version.parents[1], addresses, folder / f"{name}.log")
             stack.callback(server.stop, 15)
             server.start()

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from zooserve.processes.identity import Process, command_of, descendants, process_table, send
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -165,7 +165,7 @@ def test_a_second_up_refuses_and_names_the_first(patient: Any) -> None:
 
 
 def test_a_taken_port_is_told_with_its_owner(platform_factory: Callable[..., Any]) -> None:
-    port = free_ports(1)[0]
+    port = reserved_ports(1)[0]
     owner = subprocess.Popen([sys.executable, "-m", "http.server", "--bind", "127.0.0.1", str(port)])
     try:
         platform = platform_factory(ZOOSERVE_ZOO__HTTP_PORT=str(port))

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from zooserve.processes.identity import Process, descendants, is_alive, process_table, send
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.processes.records import ProcessRecords
 from zooserve.processes.state import StateFolder
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 def lone_router(platform) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     zoo_host, _, zoo_port = platform.zoo_http.partition(":")
     leaf_host, _, leaf_port = platform.leaf_grpc.partition(":")
-    port = free_ports(1)[0]
+    port = reserved_ports(1)[0]
     with tempfile.TemporaryDirectory(prefix="zooserve-route-") as state:
         variables = {
             "ZOOSERVE_STATE_DIR": state,
@@ -82,7 +82,7 @@ class Forlorn:
 
     def __init__(self, state: Path) -> None:
         self.folder = StateFolder(state)
-        port, *tritons = map(str, free_ports(3))
+        port, *tritons = map(str, reserved_ports(3))
         self.url = f"http://127.0.0.1:{port}"
         self.process: subprocess.Popen[str] | None = None
         self._variables = {

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 import tritonclient.http
 
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.triton.installation import find_installation
 from zooserve.triton.server import Addresses, TritonServer
 
@@ -102,7 +102,7 @@ def start_zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
 
         def start(name: str, repository: Path, kind: type[TritonServer] = TritonServer, **options: Any) -> Zoo:
             installation = find_installation(folder / "cache", ROOT / "platform" / "triton-backends")
-            addresses = Addresses("127.0.0.1", *free_ports(3))
+            addresses = Addresses("127.0.0.1", *reserved_ports(3))
             server = kind(name, installation, repository, addresses, folder / f"{name}.log", **options)
             stack.callback(server.stop, 15)
             server.start()

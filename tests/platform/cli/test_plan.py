@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from zooserve.catalogue import load_catalogue
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.settings import Settings
 from zooserve.triton.installation import Installation
 from zooserve_cli.plan import Plan, make_plan, with_ports
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Plan:
     """The plan for the committed repository, with the models of the parameter."""
     settings = Settings(
-        port=free_ports(1)[0], state_dir=tmp_path, repository=ROOT / "model_repository", models=request.param
+        port=reserved_ports(1)[0], state_dir=tmp_path, repository=ROOT / "model_repository", models=request.param
     )
     catalogue = load_catalogue(ROOT / "zoo.yaml").enabling(request.param)
     return make_plan(with_ports(settings), catalogue, Installation(tmp_path, tmp_path, tmp_path, {}))

@@ -1,11 +1,12 @@
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from zooserve.errors import PortTaken, SetupError
-from zooserve.processes.ports import free_ports, owner_of, require_free
+from zooserve.processes.ports import free_ports, owner_of, require_free, reserved_ports
 
 
 @pytest.fixture
@@ -22,6 +23,21 @@ def test_free_ports_are_different_and_free() -> None:
     assert len(set(ports)) == 5
     for port in ports:
         require_free("127.0.0.1", port, "SETTING")
+
+
+def test_reserved_ports_are_different_free_and_none_that_the_kernel_gives_away() -> None:
+    ports = reserved_ports(5)
+    assert len(set(ports)) == 5
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in ports:
+        assert port < lowest
+        require_free("127.0.0.1", port, "SETTING")
+
+
+def test_reserved_ports_keep_off_those_that_are_promised_already() -> None:
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    promised = range(20_000, lowest - 40)
+    assert not set(reserved_ports(5, but=promised)) & set(promised)
 
 
 def test_a_taken_port_names_port_owner_and_setting(listener: socket.socket) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from zooserve.catalogue import Catalogue, load_catalogue
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.triton.installation import Installation
 from zooserve.triton.reach import unwanted_models, wanted_models
 from zooserve.triton.server import Addresses, TritonServer
@@ -92,7 +92,7 @@ def test_no_repository_has_no_models(tmp_path: Path, catalogue: Catalogue) -> No
 
 def test_triton_is_told_to_load_each_wanted_model_by_name(tmp_path: Path) -> None:
     installation = Installation(tmp_path / "tritonserver", tmp_path, tmp_path, {})
-    addresses = Addresses("127.0.0.1", *free_ports(3))
+    addresses = Addresses("127.0.0.1", *reserved_ports(3))
     server = TritonServer("zoo", installation, tmp_path, addresses, tmp_path / "log", models=["embed", "rerank"])
     loads = [word for word in server.command() if word.startswith("--load-model")]
     assert loads == ["--load-model=embed", "--load-model=rerank"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from zooserve.errors import DeadlineExceeded
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.triton.tensors import text_tensor
 from zooserve_observability.spans import Span, write_spans
 from zooserve_observability.trace_log import TraceLog
@@ -82,7 +82,7 @@ async def listening(triton: Triton) -> asyncio.Server:
 
 @pytest.fixture
 async def log_port(log: TraceLog) -> AsyncIterator[int]:
-    port = free_ports(1)[0]
+    port = reserved_ports(1)[0]
     async with TraceReceiver(log, "127.0.0.1", port).serving():
         yield port
 
@@ -147,7 +147,7 @@ async def test_a_trace_that_does_not_come_is_not_waited_for_long(log_port: int) 
 
 
 async def test_a_log_that_is_gone_is_no_failure_of_its_own() -> None:
-    error = await failure(Triton(None), free_ports(1)[0])
+    error = await failure(Triton(None), reserved_ports(1)[0])
     assert "and the trace log does not answer" in error.message
 
 

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 from tritonclient.grpc import model_config_pb2
 
 from zooserve.catalogue import Catalogue, SloClass, load_catalogue
-from zooserve.processes.ports import free_ports
+from zooserve.processes.ports import reserved_ports
 from zooserve.settings import Settings
 from zooserve.triton.tensors import Tensor, encode_request, text_tensor
 from zooserve.triton.tracing import trace_arguments
@@ -85,7 +85,7 @@ class Threaded:
 
     def __init__(self) -> None:
         self.log: TraceLog
-        self.port = free_ports(1)[0]
+        self.port = reserved_ports(1)[0]
         self._loop = asyncio.new_event_loop()
         self._stopping: asyncio.Event
         self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._serve(),))
