@@ -5,7 +5,7 @@
 First through the platform that runs, for embed and rerank: idle; with bulk saturating its own models; with the same
 bulk sent as interactive, which is what one queue for all does. Then, on a Triton of its own, the arrangements that the
 committed one was chosen from: how nice the bulk stubs are, how much one run of theirs holds, how many rows they batch,
-and Triton's rate limiter with priorities instead. An interactive request is due every 50 ms whatever became of those
+and Triton's rate limiter with priorities instead. An interactive request is due at a steady pace whatever became of those
 before; latency counts from then. Everything alternates, round by round.
 """
 
@@ -30,7 +30,8 @@ from load import (
 from own_triton import Config, Copy, Edit, OwnTriton, own_triton, parameter, renamed_steps
 
 AIM = 1.5
-EVERY_S = 0.05
+EVERY_S = {"embed": 0.05, "rerank": 0.25}
+"""About a tenth of the machine each: a rerank request brings its query and four documents."""
 BULK_CLIENTS = 6
 BULK_TEXTS, BULK_WORDS = 64, 40
 CHUNK_TEXTS = 32
@@ -112,15 +113,17 @@ FREE = (
 LIMITED = (Arrangement(niceness=0, priority=10), Arrangement(niceness=0, run_elements=256, priority=10))
 
 
-async def round_of(scenarios: Mapping[str, Scenario], interactive: Sequence[Call], seconds: float) -> None:
+async def round_of(
+    scenarios: Mapping[str, Scenario], interactive: Sequence[Call], every_s: float, seconds: float
+) -> None:
     """Each scenario once; bulk is under way before the first interactive request is due, and outlasts the last."""
     for scenario in scenarios.values():
         if not scenario.bulk:
-            scenario.add(await steady(interactive, EVERY_S, seconds), None)
+            scenario.add(await steady(interactive, every_s, seconds), None)
             continue
         bulk = asyncio.create_task(run_load(scenario.bulk, BULK_CLIENTS, seconds + 1))
         await asyncio.sleep(0.7)
-        latencies = await steady(interactive, EVERY_S, seconds)
+        latencies = await steady(interactive, every_s, seconds)
         scenario.add(latencies, await bulk)
 
 
@@ -146,12 +149,12 @@ def platform_scenarios(router: str, task: str) -> tuple[Sequence[Call], dict[str
 
 async def platform(router: str, rounds: int, seconds: float) -> None:
     """The first table."""
-    for task in ("embed", "rerank"):
+    for task, every_s in EVERY_S.items():
         interactive, scenarios = platform_scenarios(router, task)
-        await steady(interactive, EVERY_S, 2)
+        await steady(interactive, every_s, 2)
         for _ in range(rounds):
-            await round_of(scenarios, interactive, seconds)
-        print(table(f"{task}, through the router", scenarios), flush=True)
+            await round_of(scenarios, interactive, every_s, seconds)
+        print(table(f"{task}, through the router", every_s, scenarios), flush=True)
 
 
 async def arrangements(given: argparse.Namespace) -> None:
@@ -168,7 +171,7 @@ async def arrangements(given: argparse.Namespace) -> None:
             ("idle, rate limiter" if name == "idle" else name): one
             for name, one in (await _compared(triton, LIMITED, given)).items()
         }
-    print(table("embed, ensembles called directly, by how bulk is arranged", found), flush=True)
+    print(table("embed, ensembles called directly, by how bulk is arranged", EVERY_S["embed"], found), flush=True)
 
 
 def _interactive(edit: Edit = lambda config: None) -> list[Copy]:
@@ -196,16 +199,16 @@ async def _compared(triton: OwnTriton, chosen: Sequence[Arrangement], given: arg
         calls = [direct_embed(triton.http, *texts, model=f"bulk{number}") for texts in chunks]
         scenarios[arrangement.name] = Scenario(calls, CHUNK_TEXTS)
     interactive = [direct_embed(triton.http, text) for text in SHORT_TEXTS]
-    await steady(interactive, EVERY_S, 2)
+    await steady(interactive, EVERY_S["embed"], 2)
     for _ in range(given.rounds):
-        await round_of(scenarios, interactive, given.arrangement_seconds)
+        await round_of(scenarios, interactive, EVERY_S["embed"], given.arrangement_seconds)
     return scenarios
 
 
-def table(title: str, scenarios: Mapping[str, Scenario]) -> str:
+def table(title: str, every_s: float, scenarios: Mapping[str, Scenario]) -> str:
     """Markdown; each p95 beside the idle one above it."""
     lines = [
-        f"\n{title}: an interactive request every {EVERY_S * 1000:.0f} ms, {BULK_CLIENTS} bulk clients",
+        f"\n{title}: an interactive request every {every_s * 1000:.0f} ms, {BULK_CLIENTS} bulk clients",
         "",
         "| beside it | p50, ms | p95, ms | p99, ms | p95 / idle | bulk texts/s | failed |",
         "|---|---|---|---|---|---|---|",
