@@ -5,8 +5,8 @@
 Make the data with `python -m evaluation.retrieval_data FOLDER`. Needs an environment of its own: lightgbm 4.7.0,
 onnxruntime, onnx, tokenizers. Four variants are trained on the train questions of `debian` and `manuals` (two
 objectives, with and without features that look at the other candidates) and printed with their MRR@10 on the dev
-questions; what is written is the one named by `--objective`, without such features. Nothing of it has chance in it: the
-same data give the same trees.
+questions; what is written is the one named by `--objective`, without such features. Rows and features are drawn by a
+seed: the same data give the same trees.
 
 Writes `tree_ranker.txt` (LightGBM's text, which Triton's FIL backend reads as it is), `rarity.npy`, and
 `tree_ranker.json` with the plan, the dev figures and recorded predictions that tests hold the graph against.
