@@ -5,8 +5,8 @@
 First through the platform that runs, for embed and rerank: idle; with bulk saturating its own models; with the same
 bulk sent as interactive, which is what one queue for all does. Then, on a Triton of its own, the arrangements that the
 committed one was chosen from: how nice the bulk stubs are, how much one run of theirs holds, how many rows they batch,
-and Triton's rate limiter with priorities instead. An interactive request is due at a steady pace whatever became of those
-before; latency counts from then. Everything alternates, round by round.
+and Triton's rate limiter with priorities instead. An interactive request is due at a steady pace whatever became
+of those before; latency counts from then. Everything alternates, round by round.
 """
 
 import argparse
