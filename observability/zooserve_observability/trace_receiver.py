@@ -2,6 +2,8 @@
 
 POST /v1/traces                                            an export, as Triton's and any OTLP exporter sends it
 GET  /v1/traces/TRACE-ID[?below=SPAN-ID&name=N&within_ms=M]  an export of what is known of that trace
+
+With since_ns=T only of what came since then, by the clock of this machine.
 """
 
 import asyncio
@@ -19,7 +21,10 @@ __all__ = ["TRACES_PATH", "TraceReceiver"]
 TRACES_PATH = "/v1/traces"
 _ID = re.compile(r"[0-9a-f]{32}")
 _HEAD_BYTES = 16 * 2**10
-_BODY_BYTES = 16 * 2**20
+_BODY_BYTES = 4 * 2**20
+"""An exporter sends 512 spans at a time, of some 600 bytes each."""
+_CONNECTIONS = 256
+"""A router asks and tells for 8 requests each at once, and keeps the connections."""
 _LONGEST_WAIT_MS = 5000.0
 _IDLE_S = 120.0
 
@@ -46,6 +51,9 @@ class TraceReceiver:
         connections: set[asyncio.Task[None]] = set()
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if len(connections) >= _CONNECTIONS:
+                writer.close()
+                return
             task = asyncio.current_task()
             if task is not None:
                 connections.add(task)
@@ -83,7 +91,8 @@ class TraceReceiver:
             body = await reader.readexactly(_length(headers))
         status, answer = await self._respond(method, target, headers, body)
         writer.write(_answer(status, answer))
-        await writer.drain()
+        async with asyncio.timeout(_IDLE_S):
+            await writer.drain()
         return headers.get("connection", "").lower() != "close"
 
     async def _respond(
@@ -108,11 +117,12 @@ class TraceReceiver:
 
     async def _told(self, trace_id: str, query: dict[str, str]) -> tuple[HTTPStatus, bytes]:
         try:
+            since_ns = int(query.get("since_ns", 0))
             if "below" in query:
                 within_s = min(float(query.get("within_ms", 0)), _LONGEST_WAIT_MS) / 1000
-                spans = await self._log.spans_below(trace_id, query["below"], query.get("name", ""), within_s)
+                spans = await self._log.spans_below(trace_id, query["below"], query.get("name", ""), within_s, since_ns)
             else:
-                spans = self._log.spans(trace_id)
+                spans = self._log.spans(trace_id, since_ns)
         except ValueError:
             return HTTPStatus.BAD_REQUEST, b"{}"
         return HTTPStatus.OK, write_spans(spans, "zooserve")

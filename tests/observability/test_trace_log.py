@@ -93,6 +93,35 @@ async def test_asking_waits_for_the_span_that_ends_the_request() -> None:
     assert names(await asked) == ["embed", "embed_tokenizer"]
 
 
+async def test_an_export_is_read_once_however_many_come_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+
+    def reading(body: bytes, trace_id: str) -> list[Span]:
+        read.append(body)
+        return read_spans(body, trace_id)
+
+    monkeypatch.setattr("zooserve_observability.trace_log.read_spans", reading)
+    log = TraceLog(10**6)
+    log.add(export(span("embed_tokenizer", "2", "1")))
+    asked = asyncio.create_task(log.spans_below(TRACE, "9" * 16, "embed", within_s=30))
+    for number in range(3):
+        await asyncio.sleep(0)
+        log.add(export(span("other", "3", trace_id=f"{number:032x}")))
+    log.add(export(span("embed", "1", "9")))
+    assert names(await asked) == ["embed", "embed_tokenizer"]
+    assert len(read) == 2
+
+
+async def test_what_came_before_a_moment_can_be_left_out() -> None:
+    moments = iter([100, 200])
+    log = TraceLog(10**6, clock_ns=lambda: next(moments))
+    log.add(export(span("early", "1", "9")))
+    log.add(export(span("late", "2", "9")))
+    assert names(log.spans(TRACE)) == ["early", "late"]
+    assert names(log.spans(TRACE, since_ns=200)) == ["late"]
+    assert names(await log.spans_below(TRACE, "9" * 16, "late", within_s=1, since_ns=150)) == ["late"]
+
+
 async def test_asking_ends_after_its_time_with_what_there_is() -> None:
     log = TraceLog(10**6)
     log.add(export(span("embed_tokenizer", "2", "9")))
@@ -128,6 +157,7 @@ async def test_a_trace_goes_in_and_comes_out(http: httpx.AsyncClient) -> None:
         ("POST", "/v1/metrics", b"{}", JSON, 404),
         ("GET", "/v1/traces/../etc", b"", {}, 404),
         ("GET", f"/v1/traces/{TRACE}?below=1&within_ms=soon", b"", {}, 400),
+        ("GET", f"/v1/traces/{TRACE}?since_ns=then", b"", {}, 400),
     ],
 )
 async def test_what_it_cannot_read_is_refused_and_it_serves_on(
@@ -155,3 +185,25 @@ async def test_what_is_no_request_ends_its_connection(raw: bytes, status: bytes)
         answer = await reader.read()
         writer.close()
     assert answer.startswith(b"HTTP/1.1 " + status)
+
+
+async def test_more_connections_than_it_keeps_are_closed_and_those_it_has_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("zooserve_observability.trace_receiver._CONNECTIONS", 1)
+    port = reserved_ports(1)[0]
+    async with TraceReceiver(TraceLog(10**6), "127.0.0.1", port).serving():
+        kept_reader, kept = await asyncio.open_connection("127.0.0.1", port)
+        await _asked(kept_reader, kept)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.read() == b""
+        writer.close()
+        assert (await _asked(kept_reader, kept)).startswith(b"HTTP/1.1 200")
+        kept.close()
+
+
+async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    writer.write(f"GET /v1/traces/{TRACE} HTTP/1.1\r\n\r\n".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
+    return head

@@ -18,6 +18,8 @@ _PATH = "/v1/traces"
 _WITHIN_S = 1.0
 _ANSWER_S = 0.25
 """The log answers at once when its wait is over."""
+_CLOCKS_DIFFER_NS = 1_000_000_000
+"""By less, where the log is on another machine."""
 _ENSEMBLE_CALL = "triton.trace_parent_id"
 _AT_ONCE = 8
 """Under a burst of failures more would only keep the log from reading what Triton exports."""
@@ -34,6 +36,7 @@ class TraceSource:
         self._pool = pool
         self._within_s = within_s
         self._asking = 0
+        self._telling = asyncio.Semaphore(_AT_ONCE)
 
     async def spans_of(self, context: SpanContext, name: str, began_ns: int) -> Sequence[Span]:
         """The spans of what was called in this context, once that called `name` has ended. Raises TracesSilent."""
@@ -46,10 +49,12 @@ class TraceSource:
                 "name": name,
                 "within_ms": round(self._within_s * 1000),
             }
-            spans = await self._asked(context.trace_id, query)
+            # A trace may be as large as its caller makes it: only what came since is looked through.
+            since: dict[str, str | int] = {"since_ns": began_ns - _CLOCKS_DIFFER_NS}
+            spans = await self._asked(context.trace_id, since | query)
             if any(span.name == name for span in spans):
                 return spans
-            return self._strays(await self._asked(context.trace_id, {}), began_ns)
+            return self._strays(await self._asked(context.trace_id, since), began_ns)
         finally:
             self._asking -= 1
 
@@ -65,7 +70,7 @@ class TraceSource:
     async def tell(self, span: Span) -> None:
         """Add a span of the router's. That the log cannot be reached is no failure of the request."""
         try:
-            async with asyncio.timeout(_ANSWER_S):
+            async with asyncio.timeout(_ANSWER_S), self._telling:
                 headers = {"content-type": "application/json"}
                 await self._pool.exchange("POST", _PATH, headers, write_spans([span], "zooserve-router"))
         except (OSError, TimeoutError):
@@ -79,4 +84,7 @@ class TraceSource:
             raise TracesSilent("the trace log does not answer") from exc
         if answer.status != 200:
             raise TracesSilent(f"the trace log answers {answer.status}")
-        return read_spans(answer.body, trace_id)
+        try:
+            return read_spans(answer.body, trace_id)
+        except ValueError as exc:
+            raise TracesSilent("what answers there is no trace log") from exc

@@ -170,3 +170,29 @@ async def test_a_log_that_reads_and_never_answers_holds_nobody_up() -> None:
     finally:
         silent.close()
     assert "the trace log does not answer" in error.message
+
+
+async def test_what_was_traced_before_the_request_is_not_looked_through() -> None:
+    moments = iter([0, time.time_ns(), time.time_ns() + 10**9])
+    log = TraceLog(10**6, clock_ns=lambda: next(moments))
+    unreadable = b'{"traceId": "%s"}' % TRACE.encode()
+    log.add(unreadable)
+    port = reserved_ports(1)[0]
+    async with TraceReceiver(log, "127.0.0.1", port).serving():
+        error = await failure(Triton(log), port, f"00-{TRACE}-{CALLER}-01")
+    assert error.failed is not None
+    assert error.failed.label == "embed_encoder/1"
+
+
+async def test_another_server_at_the_logs_port_is_told_from_it() -> None:
+    async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+        writer.close()
+
+    server = await asyncio.start_server(stranger, "127.0.0.1", 0)
+    try:
+        error = await failure(Triton(None), server.sockets[0].getsockname()[1])
+    finally:
+        server.close()
+    assert "what answers there is no trace log" in error.message
