@@ -6,7 +6,7 @@ one answer (the one queue that has a bound), the trace. Where none knows, the fa
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,12 +75,15 @@ class Failure:
         return str(self.stage) if self.stage else f"a stage that is not known ({self.doubt})"
 
 
-def failure_of(ensemble: Ensemble, text: str) -> Failure:
-    """What Triton's text and the configuration say."""
+def failure_of(ensemble: Ensemble, text: str, models: Collection[str] = ()) -> Failure:
+    """What Triton's text and the configuration say.
+
+    `models` are those that a stage may call: another name in its text may come from whatever it was sent.
+    """
     inside = _ENSEMBLE.match(text)
     said = _without_id(text[inside.end() :] if inside else text)
     called = _CALLED.match(said)
-    if called and ensemble.step_of(called[1]):
+    if called and ensemble.step_of(called[1]) and called[2] in models:
         of_called = failure_of(Ensemble.single(called[2]), called[4])
         return Failure(ensemble.name, of_called.reason, of_called.text, Stage(called[2], called[3]))
     if "xceeds maximum queue size" in said:

@@ -93,13 +93,19 @@ def test_a_model_that_is_no_ensemble_failed_itself() -> None:
     ],
 )
 def test_a_model_that_a_stage_calls_is_the_one_that_failed(text: str, reason: str, said: str | None) -> None:
-    failure = failure_of(Ensemble("head", (HEAD,)), text)
+    failure = failure_of(Ensemble("head", (HEAD,)), text, models={"head", "encoder"})
     assert (failure.stage, failure.reason) == (Stage("encoder", "2"), reason)
     assert said is None or failure.text == said
 
 
+def test_what_a_stage_quotes_is_not_taken_for_a_model_that_it_called() -> None:
+    failure = failure_of(Ensemble("head", (HEAD,)), "head version 3: anything version 7: x", models={"head", "encoder"})
+    assert (failure.stage, failure.text) == (HEAD.stage, "anything version 7: x")
+
+
 def test_a_call_is_believed_of_a_stage_only() -> None:
-    assert failure_of(LINE, "in ensemble 'line', stranger version 1: encoder version 2: x").stage is None
+    text = "in ensemble 'line', stranger version 1: encoder version 2: x"
+    assert failure_of(LINE, text, models={"stranger", "encoder"}).stage is None
 
 
 def test_what_a_caller_calls_his_request_does_not_name_a_stage() -> None:

@@ -41,6 +41,8 @@ _RETRY_PAUSE_S = (0.01, 0.05)
 # Triton drops what is queued at `timeout`, but a batch that runs is finished: wait that much longer for its answer.
 _GRACE_S = 30.0
 _INDEX_S = 0.5
+_LONGEST_TEXT = 4000
+"""Characters of Triton's that are told: a stage may quote all that it was sent."""
 # Triton gives up what waits at this part of the budget: what only starts to run later is hardly done in time, and the
 # rest is for learning where it waited.
 _QUEUE_SHARE = 0.8
@@ -95,7 +97,7 @@ class ZooBackend:
             if wanted.param is not None and is_refusal(answer):
                 reason = _ROW.sub("", _text_of(answer.body), count=1)
                 raise BadInput(f"`{wanted.param}` cannot be read: {reason}.", param=wanted.param)
-            raise await self._error(exchange, failure_of(exchange.ensemble, _text_of(answer.body)))
+            raise await self._error(exchange, failure_of(exchange.ensemble, _text_of(answer.body), self._ensembles))
         try:
             decoded = decode_answer(answer.body, int(answer.headers[HEADER_LENGTH]))
         except (KeyError, ValueError) as exc:
@@ -111,7 +113,7 @@ class ZooBackend:
         answer = await self.send("POST", _infer_path(model), exchange.headers, body, timeout_s)
         if answer.status == 200 or is_refusal(answer):
             return answer
-        raise await self._error(exchange, failure_of(exchange.ensemble, _text_of(answer.body)))
+        raise await self._error(exchange, failure_of(exchange.ensemble, _text_of(answer.body), self._ensembles))
 
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float
@@ -157,9 +159,10 @@ class ZooBackend:
     async def _by_index(self, ensemble: Ensemble, failure: Failure) -> Failure:
         """An ensemble goes when one of its stages does: which one, and why, stands in Triton's index."""
         try:
-            answer = await self.send("POST", "/v2/repository/index", {}, b"{}", _INDEX_S)
+            async with asyncio.timeout(_INDEX_S):  # without the grace that an inference gets
+                answer = await self.send("POST", "/v2/repository/index", {}, b"{}", _INDEX_S)
             entries = {entry["name"]: entry for entry in orjson.loads(answer.body)}
-        except (ServingError, ValueError, KeyError, TypeError):
+        except (ServingError, TimeoutError, ValueError, KeyError, TypeError):
             return failure
         gone = [step.stage for step in ensemble.steps if entries.get(step.stage.model, {}).get("state") != "READY"]
         if len(gone) != 1:
@@ -248,6 +251,6 @@ def _infer_path(model: str) -> str:
 
 def _text_of(body: bytes) -> str:
     try:
-        return str(orjson.loads(body)["error"])
+        return str(orjson.loads(body)["error"])[:_LONGEST_TEXT]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return body[:500].decode(errors="replace")

@@ -13,6 +13,7 @@ from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded,
 from zooserve.triton.tensors import text_tensor
 from zooserve_router.backends.wire import ConnectionPool, Unanswered
 from zooserve_router.backends.zoo import HEADER_LENGTH, Inference, ZooBackend
+from zooserve_router.stages import Ensemble, Stage, Step
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 
@@ -227,6 +228,39 @@ async def test_tritons_failures_are_told_apart_by_their_text(server, zoo, status
     server.script = [failure(status, text)]
     with pytest.raises(kind):
         await zoo.infer(asking())
+
+
+GONE = failure(400, "Request for unknown model: 'embed' has no available versions")
+EMBED = Ensemble("embed", (Step(Stage("embed_tokenizer", "1")), Step(Stage("embed_encoder", "1"))))
+
+
+async def test_the_stage_that_took_its_ensemble_down_is_found_in_the_index(server, pool):
+    index = orjson.dumps(
+        [
+            {"name": "embed_tokenizer", "state": "READY"},
+            {"name": "embed_encoder", "state": "UNAVAILABLE", "reason": "there is no model.onnx"},
+        ]
+    )
+    server.script = [GONE, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(index) + index]
+    with pytest.raises(BackendUnavailable, match=r"there is no model\.onnx") as gone:
+        await ZooBackend(pool, random.Random(1), ensembles={"embed": EMBED}).infer(asking())
+    assert gone.value.failed is not None
+    assert gone.value.failed.label == "embed_encoder/1"
+
+
+async def test_an_index_that_does_not_come_holds_nobody_up(server, pool):
+    server.script = [GONE, asyncio.Event()]
+    async with asyncio.timeout(5):
+        with pytest.raises(BackendUnavailable, match="a stage that is not known"):
+            await ZooBackend(pool, random.Random(1), ensembles={"embed": EMBED}).infer(asking())
+    assert len(server.requests) == 2
+
+
+async def test_of_an_endless_failure_only_the_beginning_is_told(server, zoo):
+    server.script = [failure(500, "embed version 1: " + "x" * 1_000_000)]
+    with pytest.raises(BackendFailed) as failed:
+        await zoo.infer(asking())
+    assert len(failed.value.message) < 5000
 
 
 async def test_a_failure_that_is_not_json_is_quoted(server, zoo):
