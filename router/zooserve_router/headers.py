@@ -18,7 +18,8 @@ _READ = frozenset(
      b"content-length"}
 )  # fmt: skip
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-_TRACEPARENT = re.compile(rb"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+# Zeros alone are no id, and ff is no version: W3C has such a header ignored, and nothing could be found under it.
+_TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _CLASSES: dict[bytes, SloClass] = {b"interactive": "interactive", b"bulk": "bulk"}
 
 

@@ -126,7 +126,18 @@ async def test_headers_that_make_no_sense_are_refused_by_name(http, headers):
     assert answer.json()["error"]["param"] == next(iter(headers))
 
 
-@pytest.mark.parametrize("trace", ["", "00-xyz", "00-" + "0" * 32 + "-" + "0" * 16, "a" * 500])
+@pytest.mark.parametrize(
+    "trace",
+    [
+        "",
+        "00-xyz",
+        "a" * 500,
+        f"00-{'ab' * 16}-{'cd' * 8}",
+        f"00-{'0' * 32}-{'cd' * 8}-01",
+        f"00-{'ab' * 16}-{'0' * 16}-01",
+        f"ff-{'ab' * 16}-{'cd' * 8}-01",
+    ],
+)
 async def test_a_malformed_traceparent_is_dropped(http, trace):
     assert (await http.post("/v1/x", headers={"traceparent": trace})).json()["trace"] is None
 
