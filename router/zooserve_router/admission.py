@@ -74,25 +74,27 @@ class _Bound:
         self.limit = limit
         self.taken = 0
         self._drained: deque[tuple[float, int]] = deque()
+        self._drained_amount = 0
 
     def has_room_for(self, amount: int) -> bool:
         return self.limit is None or not self.taken or self.taken + amount <= self.limit
 
     def give_back(self, amount: int) -> None:
-        self.taken -= amount
-        self._drained.append((time.monotonic(), amount))
+        if amount:
+            self.taken -= amount
+            self._drained.append((time.monotonic(), amount))
+            self._drained_amount += amount
         self._forget()
 
     def retry_after_s(self, amount: int) -> float:
         self._forget()
-        drained = sum(part for _, part in self._drained)
         lacking = self.taken + amount - (self.limit or 0)
         low, high = _RETRY_AFTER_BOUNDS_S
-        if drained == 0:
+        if not self._drained_amount:
             return 1.0
-        return min(max(lacking * _DRAIN_WINDOW_S / drained, low), high)
+        return min(max(lacking * _DRAIN_WINDOW_S / self._drained_amount, low), high)
 
     def _forget(self) -> None:
         horizon = time.monotonic() - _DRAIN_WINDOW_S
         while self._drained and self._drained[0][0] < horizon:
-            self._drained.popleft()
+            self._drained_amount -= self._drained.popleft()[1]

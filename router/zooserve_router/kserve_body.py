@@ -53,7 +53,7 @@ def checked_body(
             raise BadInput(f"binary_data_size of {_name(tensor)} does not fit the body.", param=_name(tensor))
         binaries.append(body[offset : offset + size])
         if tokens_of_content is not None and tensor.get("datatype") == "BYTES":
-            tokens += tokens_of_content * len(list(_elements(tensor, binaries[-1])))
+            tokens += tokens_of_content * sum(1 for _ in _elements(tensor, binaries[-1]))
         else:
             tokens += _checked_tensor(tensor, binaries[-1], vocabulary)
         offset += size
