@@ -231,8 +231,9 @@ class ZooDispatch:
                 if vital:
                     self._readiness.doubt(model, fault)
                 raise
-            except DeadlineExceeded:
-                if vital:
+            except DeadlineExceeded as late:
+                # Where a stage is told, Triton has answered: its queue was too long, and it does not hang.
+                if vital and late.failed is None:
                     self._readiness.unanswered(model, triton_model, context.budget_s)
                 raise
 
@@ -268,6 +269,7 @@ class ZooDispatch:
         if fault is None and not task.cancelled():
             self._readiness.answered(triton_model)  # too late for its caller, perhaps, and still no sign of a hang
         elif isinstance(fault, ServingError) and fault.failed is not None:
+            self._readiness.answered(triton_model)
             self._metrics.stage_failed(model.name, fault.failed)
 
     async def _infer(self, job: Job, chunk: Chunk, context: RequestContext) -> InferenceAnswer:

@@ -174,6 +174,13 @@ ENCODER = FailedStage("embed_encoder", "1", "queue_timeout")
 COUNTED = 'zooserve_stage_failures_total{model="embed",reason="queue_timeout",stage="embed_encoder",version="1"} 1.0'
 
 
+async def test_requests_that_expire_in_a_queue_show_that_the_zoo_is_busy_and_not_that_it_hangs(router):
+    router.zoo.fault = DeadlineExceeded("embed: the request waited for embed_encoder version 1", failed=ENCODER)
+    for _ in range(5):
+        assert (await router.embed("w5")).status_code == 504
+    assert router.services.readiness.is_ready("embed")
+
+
 async def test_a_stage_that_failed_is_in_the_body_a_header_and_the_metrics(router):
     router.zoo.fault = DeadlineExceeded("embed: the request waited for embed_encoder version 1", failed=ENCODER)
     answer = await router.embed("w5")
