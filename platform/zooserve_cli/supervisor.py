@@ -6,14 +6,14 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 import httpx
 
 from zooserve.catalogue import Catalogue
-from zooserve.errors import ServerFailed
+from zooserve.errors import PortTaken, ServerFailed
 from zooserve.processes.child import Child
 from zooserve.processes.identity import descendants, end, process_table
 from zooserve.processes.kinship import adopt_orphans, collect_zombies
@@ -102,7 +102,15 @@ class Supervisor:
         if settings.port is None:
             yield
             return
-        async with TraceReceiver(TraceLog(settings.max_bytes), settings.host, settings.port).serving():
+        async with AsyncExitStack() as stack:
+            receiver = TraceReceiver(TraceLog(settings.max_bytes), settings.host, settings.port)
+            try:
+                await stack.enter_async_context(receiver.serving())
+            except OSError as exc:  # it was free when the ports were chosen
+                raise PortTaken(
+                    f"The trace log cannot listen on port {settings.port} of {settings.host} ({exc.strerror}). "
+                    "Start again, or choose another port with ZOOSERVE_TRACE_LOG__PORT."
+                ) from exc
             yield
 
     async def _work(self, ready: Callable[[Proof], None]) -> None:

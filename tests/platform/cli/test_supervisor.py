@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from zooserve.errors import PortTaken
 from zooserve.processes.state import StateFolder, unplanned
-from zooserve.settings import RouterSettings, Settings, WatchSettings
+from zooserve.settings import RouterSettings, Settings, TraceLogSettings, WatchSettings
 from zooserve_cli.bounds import stop_s
 from zooserve_cli.supervisor import Supervisor
 from zooserve_cli.up import _ended_by_signals
@@ -99,6 +100,18 @@ async def test_a_state_that_could_not_be_written_is_written_with_the_next_stock(
     state = folder.read_state()
     assert state is not None
     assert state.phase == "ready"
+
+
+async def test_a_port_taken_since_it_was_chosen_for_the_trace_log_is_told_by_its_setting(
+    supervisor: Supervisor,
+) -> None:
+    taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = taken.sockets[0].getsockname()[1]
+    supervisor._plan.settings = Settings(trace_log=TraceLogSettings(port=port))  # type: ignore[misc]
+    with pytest.raises(PortTaken, match=f"{port} of 127.0.0.1 .*ZOOSERVE_TRACE_LOG__PORT"):
+        async with supervisor._traces_kept():
+            pytest.fail("it cannot have listened")
+    taken.close()
 
 
 def test_the_bound_of_stopping_grows_with_the_settings() -> None:
