@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+from zooserve.triton.configs import ModelConfig, read_configs
 
 __all__ = ["Ensemble", "Stage", "Step", "load_ensembles"]
 
@@ -65,21 +66,12 @@ class Ensemble:
 
 
 def load_ensembles(repository: Path) -> dict[str, Ensemble]:
-    """Every model of a Triton repository. One whose configuration cannot be read is left out: Triton says why."""
-    from google.protobuf import text_format
-    from tritonclient.grpc import model_config_pb2
-
-    configs: dict[str, Any] = {}
-    for file in sorted(repository.glob("*/config.pbtxt")):
-        try:
-            text = file.read_text(encoding="utf-8")
-            configs[file.parent.name] = text_format.Parse(text, model_config_pb2.ModelConfig())
-        except (OSError, ValueError, text_format.ParseError):
-            continue
+    """Every model of a Triton repository whose configuration can be read."""
+    configs = read_configs(repository)
     return {name: Ensemble(name, _steps(repository, name, configs)) for name in configs}
 
 
-def _steps(repository: Path, name: str, configs: Mapping[str, Any]) -> tuple[Step, ...]:
+def _steps(repository: Path, name: str, configs: Mapping[str, ModelConfig]) -> tuple[Step, ...]:
     scheduled = configs[name].ensemble_scheduling.step
     if not scheduled:
         return (Step(Stage(name, _only_version(repository / name)), bounded=_is_bounded(configs, name)),)
@@ -103,7 +95,7 @@ def _only_version(folder: Path) -> str:
     return versions[0] if len(versions) == 1 else _ANY_VERSION
 
 
-def _is_bounded(configs: Mapping[str, Any], name: str) -> bool:
+def _is_bounded(configs: Mapping[str, ModelConfig], name: str) -> bool:
     if name not in configs:
         return True  # nothing is known of it
     return bool(configs[name].dynamic_batching.default_queue_policy.max_queue_size)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from zooserve.catalogue import Catalogue, Model
+from zooserve.triton.configs import read_configs
 
 __all__ = ["unwanted_models", "wanted_models"]
 
@@ -42,16 +43,8 @@ def _reached(models: Iterable[Model], steps: Steps) -> set[str]:
 
 
 def _steps(repository: Path) -> Steps:
-    """The steps of every ensemble. A configuration that cannot be read has none here: Triton says what is wrong."""
-    from google.protobuf import text_format
-    from tritonclient.grpc import model_config_pb2
-
-    steps: dict[str, tuple[str, ...]] = {}
-    for file in repository.glob("*/config.pbtxt"):
-        config = model_config_pb2.ModelConfig()
-        try:
-            text_format.Parse(file.read_text(encoding="utf-8"), config)
-        except (OSError, ValueError, text_format.ParseError):
-            continue
-        steps[file.parent.name] = tuple(step.model_name for step in config.ensemble_scheduling.step)
-    return steps
+    """The steps of every ensemble; a configuration that cannot be read has none here."""
+    return {
+        name: tuple(step.model_name for step in config.ensemble_scheduling.step)
+        for name, config in read_configs(repository).items()
+    }
