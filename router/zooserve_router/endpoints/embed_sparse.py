@@ -5,6 +5,7 @@ Longer texts are refused unless `truncate` is true, and then cut at their end. E
 status codes of every other route here.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,9 @@ from zooserve_router.services import context_of, services_of
 from zooserve_router.sparse import SparseVector
 
 __all__ = ["EmbedSparseRequest", "routes"]
+
+# Of 256 words each. As many texts as a request may bring have half a million: other requests want a turn meanwhile.
+_INLINE_TEXTS = 32
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,8 @@ async def embed_sparse(request: Request) -> Response:
         wanted = EmbedSparseRequest.parse(await json_fields(request), services.catalogue)
         context.record.runs(wanted.model, context.record.slo_class)
     made = await services.sparse_embedder.embed(wanted.model, wanted.inputs, context, truncate=wanted.truncate)
-    return Response(_rendered(made), media_type="application/json")
+    body = _rendered(made) if len(made) <= _INLINE_TEXTS else await asyncio.to_thread(_rendered, made)
+    return Response(body, media_type="application/json")
 
 
 def _rendered(vectors: Sequence[SparseVector]) -> bytes:
