@@ -10,13 +10,12 @@ token of text (`padding`), texts/s and p95. The arrangements alternate within ea
 
 import argparse
 import asyncio
-import json
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 
 import numpy as np
+from counters import Counts, counts
 from load import Call, Measured, direct_embed, percentile, run_load, texts_of_words
 from own_triton import ZOO, Config, Copy, Edit, OwnTriton, own_triton, parameter, renamed_steps
 
@@ -28,24 +27,6 @@ TEXTS = 64
 """Of each length."""
 CLOSE = 0.97
 """Arrangements whose throughput is this near the best are equal: the quicker one for a single client is chosen."""
-
-
-@dataclass(frozen=True)
-class Counts:
-    """One encoder's counters at one moment."""
-
-    rows: int = 0
-    calls: int = 0
-    runs: int = 0
-    elements: int = 0
-
-    def since(self, before: "Counts") -> "Counts":
-        """What came since."""
-        return Counts(*(getattr(self, name) - getattr(before, name) for name in self.__dataclass_fields__))
-
-    def plus(self, other: "Counts") -> "Counts":
-        """Both together."""
-        return Counts(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
 
 @dataclass
@@ -116,19 +97,6 @@ def copies(names: Sequence[str]) -> list[Copy]:
     return made
 
 
-def counts(triton: OwnTriton, model: str) -> Counts:
-    """An encoder's counters now."""
-    with urllib.request.urlopen(f"http://{triton.http}/v2/models/{model}/stats", timeout=10) as answer:
-        stats = json.load(answer)["model_stats"][0]
-    with urllib.request.urlopen(f"http://{triton.metrics}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    runs, elements = (
-        next((int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(f'{name}{{model="{model}"')), 0)
-        for name in ("zooserve_onnx_runs", "zooserve_onnx_run_elements")
-    )
-    return Counts(stats["inference_count"], stats["execution_count"], runs, elements)
-
-
 def mixed_texts() -> list[str]:
     """Texts of all lengths in a fixed random order."""
     texts = [text for words in WORDS for text in texts_of_words(words, TEXTS)]
@@ -176,9 +144,10 @@ def one_round(
     triton: OwnTriton, number: int, calls: Sequence[Call], concurrency: int, seconds: float
 ) -> tuple[Measured, Counts]:
     """What one arrangement did in one round."""
-    before = counts(triton, f"encoder{number}")
+    encoder = (triton.http, triton.metrics, f"encoder{number}")
+    before = counts(*encoder)
     measured = asyncio.run(run_load(calls, concurrency, seconds))
-    return measured, counts(triton, f"encoder{number}").since(before)
+    return measured, counts(*encoder).since(before)
 
 
 def table(concurrency: int, cells: Mapping[str, Cell]) -> str:
@@ -192,7 +161,7 @@ def table(concurrency: int, cells: Mapping[str, Cell]) -> str:
     for name, cell in cells.items():
         moved = cell.counts
         lines.append(
-            f"| {name} | {moved.rows / max(1, moved.calls):.1f} | {moved.rows / max(1, moved.runs):.1f} "
+            f"| {name} | {moved.rows_per_call:.1f} | {moved.rows_per_run:.1f} "
             f"| {moved.elements / max(1, cell.tokens):.2f} | {cell.per_s:.1f} "
             f"| {percentile(cell.latencies_s, 0.5) * 1000:.1f} | {percentile(cell.latencies_s, 0.95) * 1000:.1f} "
             f"| {cell.failed} |"

@@ -9,10 +9,8 @@ Needs onnxruntime-gpu and its CUDA libraries on LD_LIBRARY_PATH.
 
 import argparse
 import asyncio
-import json
 import os
 import random
-import re
 import subprocess
 import tempfile
 import time
@@ -26,6 +24,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from counters import Counts, counts
 
 from zooserve.processes.ports import reserved_ports
 from zooserve.triton.installation import find_installation
@@ -116,18 +115,9 @@ class Server:
     http_port: int
     metrics_port: int
 
-    def runs(self, model: str) -> int:
-        """How often ONNX Runtime ran this model."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as answer:
-            text = answer.read().decode()
-        found = re.search(rf'^zooserve_onnx_runs{{model="{model}".*}} (\S+)$', text, re.MULTILINE)
-        return int(float(found.group(1))) if found else 0
-
-    def counts(self, model: str) -> tuple[int, int, int]:
-        """Rows, calls and runs so far."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/v2/models/{model}/stats", timeout=10) as answer:
-            stats = json.load(answer)["model_stats"][0]
-        return stats["inference_count"], stats["execution_count"], self.runs(model)
+    def counts(self, model: str) -> Counts:
+        """The model's counters so far."""
+        return counts(f"127.0.0.1:{self.http_port}", f"127.0.0.1:{self.metrics_port}", model)
 
 
 @contextmanager
@@ -286,10 +276,10 @@ def batching(pool: ProcessPoolExecutor, given: argparse.Namespace) -> None:
                     if count
                 ]
                 taken = [latency for part in load for latency in part.result()]
-                rows, calls, runs = np.subtract(server.counts(variant.name), before)
+                moved = server.counts(variant.name).since(before)
                 print(
                     f"| {variant.name} | {clients} | {len(taken) / given.seconds:,.0f} | {_ms(taken, 0.5)} "
-                    f"| {_ms(taken, 0.95)} | {rows / max(1, calls):.1f} | {rows / max(1, runs):.1f} |",
+                    f"| {_ms(taken, 0.95)} | {moved.rows_per_call:.1f} | {moved.rows_per_run:.1f} |",
                     flush=True,
                 )
 

@@ -237,6 +237,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.short:
         given.rounds, given.seconds, given.arrangement_seconds = 1, 2.0, 2.0
+    if given.router is None and given.only != "arrangements":
+        parser.error("no platform runs: `zooserve up`, or name one with --router, or --only arrangements")
     if given.only != "arrangements":
         asyncio.run(platform(given.router, given.rounds, given.seconds))
     if given.only != "platform":

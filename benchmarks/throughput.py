@@ -16,7 +16,6 @@ import asyncio
 import json
 import random
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from counters import Counts, counts
 from cpu import budget_table, cpu_by_part, platform_records
 from load import Call, add_addresses, direct_embed, embeddings_call, run_load, texts_of_words
 
@@ -73,15 +73,6 @@ def _padded(rows: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], npt.N
 
 
 @dataclass(frozen=True)
-class Counts:
-    """The interactive encoder's counters at one moment."""
-
-    rows: int
-    calls: int
-    runs: int
-
-
-@dataclass(frozen=True)
 class Served:
     """One path under load, over all rounds."""
 
@@ -104,16 +95,6 @@ class Compared:
     """Where the CPU went on the way through the router, as a Markdown table."""
 
 
-def counts(zoo: str, metrics: str) -> Counts:
-    """Read them from Triton's statistics and its metrics page."""
-    with urllib.request.urlopen(f"http://{zoo}/v2/models/embed_encoder/stats", timeout=10) as answer:
-        stats = json.load(answer)["model_stats"][0]
-    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    runs = next(line for line in lines if line.startswith('zooserve_onnx_runs{model="embed_encoder"'))
-    return Counts(stats["inference_count"], stats["execution_count"], int(float(runs.rpartition(" ")[2])))
-
-
 class Loaded:
     """Adds up what one path did, round by round."""
 
@@ -122,7 +103,7 @@ class Loaded:
         self._given = given
         self._rates: list[float] = []
         self._latencies: list[float] = []
-        self._moved = np.zeros(3)
+        self._moved = Counts()
         self._failed = 0
         self._cpu: Counter[str] = Counter()
         self._seconds = 0.0
@@ -130,12 +111,13 @@ class Loaded:
     def round(self) -> None:
         """One more round of load."""
         given = self._given
-        before, cpu = counts(given.zoo, given.zoo_metrics), cpu_by_part(given.processes)
+        encoder = (given.zoo, given.zoo_metrics, "embed_encoder")
+        before, cpu = counts(*encoder), cpu_by_part(given.processes)
         measured = asyncio.run(run_load(self._calls, given.concurrency, given.seconds))
-        after = counts(given.zoo, given.zoo_metrics)
+        after = counts(*encoder)
         self._cpu += cpu_by_part(given.processes) - cpu
         self._seconds += measured.seconds
-        self._moved += np.subtract((after.rows, after.calls, after.runs), (before.rows, before.calls, before.runs))
+        self._moved = self._moved.plus(after.since(before))
         self._rates.append(measured.per_second)
         self._latencies += measured.latencies_s
         self._failed += measured.failed
@@ -146,9 +128,9 @@ class Loaded:
 
     def served(self) -> Served:
         """What all rounds came to."""
-        rows, calls, runs = self._moved
         p95_ms = float(np.quantile(self._latencies, 0.95)) * 1000
-        return Served(float(np.median(self._rates)), p95_ms, rows / calls, rows / runs, self._failed)
+        moved = self._moved
+        return Served(float(np.median(self._rates)), p95_ms, moved.rows_per_call, moved.rows_per_run, self._failed)
 
 
 def compared(mix: str, lengths: list[int], raw: RawEncoder, given: argparse.Namespace) -> Compared:
