@@ -32,6 +32,8 @@ class Form(StrEnum):
     SVG = "svg"
 
 
+_FORMS = {".svg": Form.SVG, ".mmd": Form.MERMAID, ".mermaid": Form.MERMAID, ".md": Form.MERMAID}
+"""What a file is drawn with, by its suffix."""
 _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
@@ -94,15 +96,21 @@ def render(
 @app.command()
 def draw(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The ensemble.")],
-    form: Annotated[Form, typer.Option("--format", help="What to draw with.")] = Form.MERMAID,
-    output: Annotated[Path | None, typer.Option("--output", help="A file; standard output if left out.")] = None,
+    form: Annotated[
+        Form | None,
+        typer.Option("--format", help="What to draw with; if left out, what the file's suffix says, else mermaid."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="A file: .svg, .mmd or .md; standard output if left out.")
+    ] = None,
     repository: Annotated[
         Path | None, typer.Option("--repository", metavar="DIR", help="A Triton model repository; the zoo if left out.")
     ] = None,
 ) -> None:
     """Draw an ensemble: its steps, and what flows between them."""
-    from zooserve_ensembles.drawing import configs_of, diagram_of, mermaid, svg, zoo_configs
+    from zooserve_ensembles.drawing import configs_of, diagram_of, fenced, mermaid, svg, zoo_configs
 
+    form = form or _form_of(output)
     configs = configs_of(repository) if repository else zoo_configs(Settings().resolved().zoo_repository)
     ensembles = [model for model, config in configs.items() if config.platform == "ensemble"]
     if not ensembles:
@@ -111,8 +119,12 @@ def draw(
     drawing = {Form.MERMAID: mermaid, Form.SVG: svg}[form](diagram_of(configs[name], configs))
     if output is None:
         typer.echo(drawing, nl=False)
-    else:
-        output.write_text(drawing, encoding="utf-8")
+        return
+    in_markdown = form is Form.MERMAID and output.suffix == ".md"
+    try:
+        output.write_text(fenced(drawing) if in_markdown else drawing, encoding="utf-8")
+    except OSError as exc:
+        raise typer.BadParameter(f"{output} cannot be written: {exc.strerror or exc}.") from exc
 
 
 @app.command("list")
@@ -153,6 +165,17 @@ def _drawn_page(zoo: Path) -> dict[Path, dict[Path, bytes]]:
         return {}
     drawn = with_drawings(page.read_text(encoding="utf-8"), zoo_configs(zoo))
     return {page.parent: {Path(page.name): drawn.encode()}}
+
+
+def _form_of(output: Path | None) -> Form:
+    """What the file's suffix says; Mermaid where there is no file."""
+    if output is None:
+        return Form.MERMAID
+    if output.suffix.lower() not in _FORMS:
+        raise typer.BadParameter(
+            f"{output.name} says no format that is drawn here: name it .svg for a picture, or .mmd or .md for Mermaid."
+        )
+    return _FORMS[output.suffix.lower()]
 
 
 def _known(name: str, names: Collection[str], what: str) -> None:

@@ -2,8 +2,8 @@
 
 from zooserve_ensembles.drawing.configs import configs_of, zoo_configs
 from zooserve_ensembles.drawing.diagram import Diagram, diagram_of
-from zooserve_ensembles.drawing.mermaid import mermaid
+from zooserve_ensembles.drawing.mermaid import fenced, mermaid
 from zooserve_ensembles.drawing.page import with_drawings
 from zooserve_ensembles.drawing.svg import svg
 
-__all__ = ["Diagram", "configs_of", "diagram_of", "mermaid", "svg", "with_drawings", "zoo_configs"]
+__all__ = ["Diagram", "configs_of", "diagram_of", "fenced", "mermaid", "svg", "with_drawings", "zoo_configs"]

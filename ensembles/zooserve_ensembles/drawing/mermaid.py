@@ -2,7 +2,7 @@
 
 from zooserve_ensembles.drawing.diagram import Diagram, Kind, Link, Node
 
-__all__ = ["mermaid"]
+__all__ = ["fenced", "mermaid"]
 
 SHAPES = {
     Kind.INPUT: ("([", "])"),
@@ -23,6 +23,11 @@ def mermaid(diagram: Diagram) -> str:
     kinds = {node.kind for node in diagram.nodes}
     styles = [style for style in STYLES if style.split()[1] in kinds]
     return "\n  ".join(["flowchart TD", *lines, *styles]) + "\n"
+
+
+def fenced(drawing: str) -> str:
+    """The text as a block of Markdown."""
+    return f"```mermaid\n{drawing}```\n"
 
 
 def _node(number: int, node: Node) -> str:

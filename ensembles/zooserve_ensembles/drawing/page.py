@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from zooserve_ensembles.configuration import ModelConfig
 from zooserve_ensembles.drawing.diagram import diagram_of
-from zooserve_ensembles.drawing.mermaid import mermaid
+from zooserve_ensembles.drawing.mermaid import fenced, mermaid
 from zooserve_ensembles.families import FAMILIES
 from zooserve_ensembles.family import Family
 from zooserve_ensembles.pipeline import Pipeline
@@ -28,7 +28,5 @@ def with_drawings(page: str, configs: Mapping[str, ModelConfig], families: Itera
 
 def _section(pipeline: Pipeline, configs: Mapping[str, ModelConfig]) -> str:
     lengths = f" Buckets: {', '.join(map(str, pipeline.buckets))} tokens." if pipeline.buckets else ""
-    drawing = mermaid(diagram_of(configs[pipeline.name], configs))
-    return (
-        f"### {pipeline.name}\n{pipeline.summary} Class: {pipeline.slo_class}.{lengths}\n\n```mermaid\n{drawing}```\n"
-    )
+    drawing = fenced(mermaid(diagram_of(configs[pipeline.name], configs)))
+    return f"### {pipeline.name}\n{pipeline.summary} Class: {pipeline.slo_class}.{lengths}\n\n{drawing}"

@@ -81,10 +81,33 @@ def test_an_ensemble_is_drawn_as_mermaid(zoo: Path) -> None:
     assert ensembles("draw", "embed").stdout.startswith("flowchart TD\n")
 
 
-def test_an_ensemble_is_drawn_as_a_picture(zoo: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "embed.svg"
-    assert ensembles("draw", "embed", "--format", "svg", "--output", str(picture)).exit_code == 0
+def test_an_ensemble_is_drawn_as_what_the_suffix_says(zoo: Path, tmp_path: Path) -> None:
+    picture, text, page = (tmp_path / f"embed.{suffix}" for suffix in ("svg", "mmd", "md"))
+    for file in (picture, text, page):
+        assert ensembles("draw", "embed", "--output", str(file)).exit_code == 0
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+    assert text.read_text().startswith("flowchart TD\n")
+    assert page.read_text() == f"```mermaid\n{text.read_text()}```\n"
+
+
+def test_a_format_that_is_asked_for_outweighs_the_suffix(zoo: Path, tmp_path: Path) -> None:
+    assert ensembles("draw", "embed", "--format", "svg").stdout.startswith("<svg ")
+    assert ensembles("draw", "embed", "--format", "svg", "--output", str(tmp_path / "embed")).exit_code == 0
+    assert (tmp_path / "embed").read_text().startswith("<svg ")
+
+
+@pytest.mark.parametrize("name", ["embed.png", "embed"])
+def test_a_file_of_another_format_is_refused_with_those_there_are(zoo: Path, tmp_path: Path, name: str) -> None:
+    done = ensembles("draw", "embed", "--output", str(tmp_path / name))
+    assert done.exit_code == 2
+    assert ".svg for a picture" in done.stderr
+    assert not (tmp_path / name).exists()
+
+
+def test_a_drawing_that_cannot_be_written_is_told(zoo: Path, tmp_path: Path) -> None:
+    done = ensembles("draw", "embed", "--output", str(tmp_path / "none" / "embed.svg"))
+    assert done.exit_code == 2
+    assert "No such file or directory" in done.stderr
 
 
 def test_an_ensemble_of_another_repository_is_drawn(zoo: Path, tmp_path: Path) -> None:
