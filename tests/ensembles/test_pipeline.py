@@ -85,6 +85,12 @@ def test_an_input_that_nobody_reads_is_told() -> None:
     assert "nobody reads text" in refusal(outputs=())
 
 
+def test_an_input_that_is_handed_straight_through_is_told() -> None:
+    given = Tensor("given", Dtype.FP32, (4,))
+    with pytest.raises(BadDefinition, match="nobody reads given"):
+        Pipeline("toy", "A toy.", (TEXT, given), (VECTOR, given), (SPLIT, ENCODE))
+
+
 def test_an_output_may_not_feed_a_step_too() -> None:
     assert "ids is an output and also a step's input" in refusal(SPLIT, ENCODE, outputs=(VECTOR, IDS))
 
