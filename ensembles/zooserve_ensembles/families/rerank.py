@@ -10,8 +10,6 @@ from zooserve_ensembles.pipeline import Dtype, Pipeline, Step, Tensor, edges
 __all__ = ["ENCODER", "FAMILY", "SCORE", "SUMMARY", "TOKENIZER"]
 
 SUMMARY = "A query (row 0) and its documents (the other rows) to a score for each row; row 0 has none."
-
-
 SCORE = Tensor("score", Dtype.FP32, (1,))
 
 
@@ -22,10 +20,6 @@ def _encoder(name: str, of: str, slo_class: SloClass) -> Member:
         outputs=VECTORS,
         slo_class=slo_class,
     )
-
-
-TOKENIZER = tokenizer("rerank_tokenizer", "rerank and rerank_trees")
-ENCODER = _encoder("rerank_encoder", "rerank and rerank_trees", "interactive")
 
 
 def _late_interaction(name: str, summary: str, slo_class: SloClass, first: Member, second: Member) -> Pipeline:
@@ -52,6 +46,9 @@ def _late_interaction(name: str, summary: str, slo_class: SloClass, first: Membe
         ),
     )
 
+
+TOKENIZER = tokenizer("rerank_tokenizer", "rerank and rerank_trees")
+ENCODER = _encoder("rerank_encoder", "rerank and rerank_trees", "interactive")
 
 FAMILY = Family(
     pipelines=(

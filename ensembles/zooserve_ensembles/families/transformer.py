@@ -8,7 +8,7 @@ from zooserve_ensembles.buckets import BUCKETS
 from zooserve_ensembles.member import NICENESS, Member, Warmup, text_of, zeros
 from zooserve_ensembles.pipeline import Dtype, Tensor, edges
 
-__all__ = ["IDS", "MASK", "TEXT", "TOKENIZED", "TOKENS", "encoder", "late_interaction", "tokenizer"]
+__all__ = ["IDS", "MASK", "MAX_WAITING", "TEXT", "TOKENIZED", "TOKENS", "encoder", "late_interaction", "tokenizer"]
 
 TEXT = Tensor("text", Dtype.STRING, (1,))
 IDS = Tensor("input_ids", Dtype.INT64, (-1,))
@@ -33,6 +33,7 @@ RUN_ELEMENTS: Mapping[SloClass, tuple[int, str]] = {
 THREADS: Mapping[SloClass, int] = {"interactive": 0, "bulk": 1}
 """Of a run by itself: a single interactive text is quicker by all cores; bulk comes in many rows."""
 MAX_WAITING = 1024
+"""Requests in the queue of a pipeline's first step."""
 
 
 def tokenizer(
