@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from zooserve.settings import Settings
+from zooserve_cli.places import shown
 
 __all__ = ["app"]
 
@@ -96,9 +97,9 @@ def _enter(name: str, entry: str) -> None:
         load_catalogue(catalogue)
     except CatalogueError:  # `models` is not its last key
         catalogue.write_bytes(before)
-        typer.echo(f"Add this to {_shown(catalogue)}, below `models:`{entry}")
+        typer.echo(f"Add this to {shown(catalogue)}, below `models:`{entry}")
     else:
-        typer.echo(f"Added {name} to {_shown(catalogue)}, optional; its licence is yours to fill in.")
+        typer.echo(f"Added {name} to {shown(catalogue)}, optional; its licence is yours to fill in.")
 
 
 def _root(directory: Path | None, names: Sequence[str]) -> Path:
@@ -114,18 +115,13 @@ def _root(directory: Path | None, names: Sequence[str]) -> Path:
 
 
 def _told(root: Path, name: str, files: Sequence[Path], *, served: bool) -> None:
-    shown = _shown(root)
-    typer.echo(f"Made in {shown}:")
+    folder = shown(root)
+    typer.echo(f"Made in {folder}:")
     for path in sorted(files):
         typer.echo(f"  {path}")
     typer.echo("Next:")
-    typer.echo(f"  zooserve ensembles check {shlex.quote(str(shown))}")
+    typer.echo(f"  zooserve ensembles check {shlex.quote(str(folder))}")
     if served:
-        typer.echo(f"  python -m pytest {shlex.quote(str(shown / name))}")
+        typer.echo(f"  python -m pytest {shlex.quote(str(folder / name))}")
     else:
-        typer.echo(f"  read {shown / name / 'README.md'}: what to put into {name}/1")
-
-
-def _shown(path: Path) -> Path:
-    """Relative to the working directory where it lies below it."""
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        typer.echo(f"  read {folder / name / 'README.md'}: what to put into {name}/1")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from zooserve.settings import Settings
 from zooserve.weights.lock import load_lock
+from zooserve_cli.places import shown
 from zooserve_ensembles.checking import Report, Severity, Target, check_repository
 
 __all__ = ["checked", "repository_warnings", "told"]
@@ -12,7 +13,7 @@ __all__ = ["checked", "repository_warnings", "told"]
 
 def checked(settings: Settings, directory: Path | None = None, target: str | None = None) -> Report:
     """The findings in a Triton repository, the zoo if no directory is given."""
-    root = directory or _shown(settings.zoo_repository)
+    root = directory or shown(settings.zoo_repository)
     return check_repository(root, Target(target) if target else None, _fetched(settings))
 
 
@@ -33,11 +34,6 @@ def repository_warnings(settings: Settings) -> tuple[str, ...]:
     for finding in found:
         log.warning("%s", finding)
     return found
-
-
-def _shown(root: Path) -> Path:
-    """Relative to the working directory where it lies below it: what is printed can then be clicked on."""
-    return root.relative_to(Path.cwd()) if root.is_relative_to(Path.cwd()) else root
 
 
 def _fetched(settings: Settings) -> set[Path]:
