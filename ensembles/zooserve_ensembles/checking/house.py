@@ -1,17 +1,15 @@
 """Rules that only our zoo keeps: what is rendered stays as rendered, every stage is warm before it serves."""
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator
 
 from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
 from zooserve_ensembles.checking.repository import Model, Repository
 from zooserve_ensembles.families import FAMILIES
 from zooserve_ensembles.family import generated_members
+from zooserve_ensembles.folders import Files
 from zooserve_ensembles.rendering import is_rendered, rendered_files
 
 __all__ = ["RULES", "house_findings"]
-
-Files = Mapping[Path, bytes]
 
 EDITED = Rule(
     "edited-after-rendering", Severity.ERROR, "A rendered file was edited by hand, or its definition was not rendered"

@@ -9,9 +9,9 @@ from typing import Any
 from zooserve.errors import ScaffoldRefused
 from zooserve_ensembles.families.embed import embedding
 from zooserve_ensembles.families.transformer import encoder, tokenizer
+from zooserve_ensembles.folders import Files, ensemble_folder, member_folder
 from zooserve_ensembles.pipeline import Dtype, Tensor
-from zooserve_ensembles.scaffolding.parts import card, ensemble_folder, golden, member_folder, template
-from zooserve_ensembles.scaffolding.placing import Files
+from zooserve_ensembles.scaffolding.parts import HEADER, card, golden, template
 
 __all__ = ["Export", "catalogue_entry", "embedder_copies", "embedder_files", "embedder_names", "read_export"]
 
@@ -28,8 +28,13 @@ class Export:
     max_tokens: int
     dimensions: int
     pad_id: int
-    record: Mapping[str, Any]
-    golden: Mapping[str, Any]
+    pooling: str
+    """How a text's vector is made of its tokens', in words."""
+    parity: str
+    """How near the graph is to the original, in words."""
+    made_by: str
+    answers: Sequence[tuple[str, Sequence[float]]]
+    """What the original answers, by text."""
 
     @property
     def buckets(self) -> tuple[int, ...]:
@@ -47,26 +52,35 @@ def read_export(folder: Path) -> Export:
     if missing := [name for name in wanted if not (folder / name).is_file()]:
         raise ScaffoldRefused(f"{folder} has no {', '.join(missing)}: name a folder that `zooserve export` made.")
     try:
-        record, answers = (json.loads((folder / name).read_text(encoding="utf-8")) for name in wanted[:2])
+        record, golden_answers = (json.loads((folder / name).read_text(encoding="utf-8")) for name in wanted[:2])
         if record["kind"] != "bi-encoder":
             raise ScaffoldRefused(f"{folder} holds a {record['kind']}; an embedding model is begun from a bi-encoder.")
-        export = Export(
-            folder=folder,
-            source=Path(record["source"]).name,
-            max_tokens=int(record["max_tokens"]),
-            dimensions=int(record["dimensions"]),
-            pad_id=int(record["pad_id"]),
-            record=record,
-            golden=answers,
-        )
+        export = _export(folder, record, golden_answers)
     except (ValueError, KeyError, TypeError) as exc:
-        raise ScaffoldRefused(f"{folder / 'export.json'} cannot be used ({exc!r}): export the version again.") from exc
+        raise ScaffoldRefused(
+            f"export.json and golden.json in {folder} cannot be used ({exc!r}): export the version again."
+        ) from exc
     if export.max_tokens > LONGEST_BUCKET:
         raise ScaffoldRefused(
             f"{folder} says that it reads {export.max_tokens} tokens; more than {LONGEST_BUCKET} are not served. "
             "Set max_seq_length in the checkpoint, and export it again."
         )
     return export
+
+
+def _export(folder: Path, record: Mapping[str, Any], golden_answers: Mapping[str, Any]) -> Export:
+    difference, texts = float(record["parity"]["max_difference"]), int(record["parity"]["texts"])
+    return Export(
+        folder=folder,
+        source=Path(record["source"]).name,
+        max_tokens=int(record["max_tokens"]),
+        dimensions=int(record["dimensions"]),
+        pad_id=int(record["pad_id"]),
+        pooling=f"{record['pooling']} pooled" + (", L2 normalised" if record["normalize"] else ""),
+        parity=f"largest difference from the original {difference:.1e} over {texts} texts",
+        made_by=str(golden_answers["made_by"]),
+        answers=[(row["input"], row["answer"]) for row in golden_answers["rows"]],
+    )
 
 
 def embedder_names(name: str) -> tuple[str, str, str]:
@@ -90,17 +104,16 @@ def embedder_files(name: str, export: Export) -> Files:
     )
     summary = f"Text to a vector of {export.dimensions} numbers ({export.source}), and the tokens that were read."
     return {
-        **ensemble_folder(embedding(name, summary, stage, graph, width=export.dimensions)),
-        **member_folder(stage, {"model.py": template("tokenizer.py.txt", name=first)}),
-        **member_folder(graph, {}),
-        **golden(name, export.golden["made_by"], TOLERANCE, _rows(export)),
+        **ensemble_folder(embedding(name, summary, stage, graph, width=export.dimensions), HEADER),
+        **member_folder(stage, HEADER, {"model.py": template("tokenizer.py.txt", name=first)}),
+        **member_folder(graph, HEADER, {}),
+        **golden(name, export.made_by, TOLERANCE, _rows(export)),
         **card(
             name,
-            f"text to a vector of {export.dimensions} dimensions, {_pooled(export)}",
+            f"text to a vector of {export.dimensions} dimensions, {export.pooling}",
             f"`text` BYTES [n, 1] to `embedding` FP32 [n, {export.dimensions}], `tokens` INT32 [n, 1]",
             limits=f"{export.max_tokens} tokens at most",
-            exported_from=f"{export.source}, by `zooserve export`; largest difference from the original "
-            f"{export.record['parity']['max_difference']:.1e} over {export.record['parity']['texts']} texts",
+            exported_from=f"{export.source}, by `zooserve export`; {export.parity}",
         ),
     }
 
@@ -131,16 +144,11 @@ def catalogue_entry(name: str, export: Export, repository: str) -> str:
     dimensions: {export.dimensions}
     licence: to be filled in
     source: {json.dumps(export.source)}
-    description: {export.dimensions} dimensions, {_pooled(export)}.
+    description: {export.dimensions} dimensions, {export.pooling}.
 """
-
-
-def _pooled(export: Export) -> str:
-    return f"{export.record['pooling']} pooled" + (", L2 normalised" if export.record["normalize"] else "")
 
 
 def _rows(export: Export) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
     return [
-        ({"text": {"datatype": "BYTES", "data": [[row["input"]]]}}, {"embedding": [row["answer"]]})
-        for row in export.golden["rows"]
+        ({"text": {"datatype": "BYTES", "data": [[text]]}}, {"embedding": [answer]}) for text, answer in export.answers
     ]

@@ -4,12 +4,13 @@ import zlib
 
 import numpy as np
 
+from zooserve_ensembles.families.transformer import MAX_WAITING, TEXT
+from zooserve_ensembles.folders import Files, ensemble_folder, member_folder
 from zooserve_ensembles.graphs.writing import floats
 from zooserve_ensembles.member import Member, Warmup, text_of, zeros
 from zooserve_ensembles.pipeline import Dtype, Pipeline, Step, Tensor, edges
-from zooserve_ensembles.scaffolding.models import TEXT, TEXTS, linear_graph
-from zooserve_ensembles.scaffolding.parts import card, ensemble_folder, golden, member_folder, template
-from zooserve_ensembles.scaffolding.placing import Files
+from zooserve_ensembles.scaffolding.models import TEXTS, linear_graph
+from zooserve_ensembles.scaffolding.parts import HEADER, card, golden, template
 
 __all__ = ["ensemble_files", "ensemble_names"]
 
@@ -17,7 +18,6 @@ SIZE = 16
 FEATURES, SCORE = Tensor("features", Dtype.FP32, (SIZE,)), Tensor("score", Dtype.FP32, (1,))
 WEIGHT = np.linspace(-1, 1, SIZE, dtype=np.float32)[:, None]
 BIAS = np.array([0.25], np.float32)
-MAX_WAITING = 1024
 
 
 def ensemble_names(name: str) -> tuple[str, str, str]:
@@ -27,6 +27,27 @@ def ensemble_names(name: str) -> tuple[str, str, str]:
 
 def ensemble_files(name: str) -> Files:
     """Every file of a new ensemble."""
+    _, first, last = ensemble_names(name)
+    features, head = _stages(name)
+    rows = [
+        ({"text": {"datatype": "BYTES", "data": [[text]]}}, {"score": [[_score(text)]]})
+        for text in (*TEXTS, "a b a b c")
+    ]
+    return {
+        **ensemble_folder(_pipeline(name, features, head), HEADER),
+        **member_folder(features, HEADER, {"model.py": template("features.py.txt", name=first, size=str(SIZE))}),
+        **member_folder(head, HEADER, {"model.onnx": _graph(last)}),
+        **golden(name, "zooserve new, in numpy", 1e-5, rows),
+        **card(
+            name,
+            "text to a score",
+            "`text` BYTES [n, 1] to `score` FP32 [n, 1]",
+            stages=f"`{first}` -> `{last}`",
+        ),
+    }
+
+
+def _stages(name: str) -> tuple[Member, Member]:
     _, first, last = ensemble_names(name)
     features = Member(
         name=first,
@@ -49,7 +70,11 @@ def ensemble_files(name: str) -> Files:
         outputs=(SCORE,),
         warmups=(Warmup("zeros", (zeros(FEATURES, 1),)),),
     )
-    pipeline = Pipeline(
+    return features, head
+
+
+def _pipeline(name: str, features: Member, head: Member) -> Pipeline:
+    return Pipeline(
         name=name,
         summary="Text to a score between 0 and 1.",
         inputs=(TEXT,),
@@ -59,25 +84,9 @@ def ensemble_files(name: str) -> Files:
             Step(head, takes=edges("features"), gives=edges("score")),
         ),
     )
-    rows = [
-        ({"text": {"datatype": "BYTES", "data": [[text]]}}, {"score": [[_score(text)]]})
-        for text in (*TEXTS, "a b a b c")
-    ]
-    return {
-        **ensemble_folder(pipeline),
-        **member_folder(features, {"model.py": template("features.py.txt", name=first, size=str(SIZE))}),
-        **member_folder(head, {"model.onnx": _head(last)}),
-        **golden(name, "zooserve new, in numpy", 1e-5, rows),
-        **card(
-            name,
-            "text to a score",
-            "`text` BYTES [n, 1] to `score` FP32 [n, 1]",
-            stages=f"`{first}` -> `{last}`",
-        ),
-    }
 
 
-def _head(name: str) -> bytes:
+def _graph(name: str) -> bytes:
     graph = linear_graph(name, "features", "sum", WEIGHT, BIAS)
     graph.node("Sigmoid", ["sum"], "score")
     return graph.serialized(floats({"features": ["batch", SIZE]}), floats({"score": ["batch", 1]}))

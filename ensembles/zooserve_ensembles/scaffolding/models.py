@@ -8,15 +8,15 @@ import numpy.typing as npt
 
 from zooserve.errors import ScaffoldRefused
 from zooserve_ensembles.backends import BACKENDS, Backend
+from zooserve_ensembles.families.transformer import TEXT
+from zooserve_ensembles.folders import Files, member_folder
 from zooserve_ensembles.graphs.writing import Graph, floats
 from zooserve_ensembles.member import Member, Warmup, text_of, zeros
 from zooserve_ensembles.pipeline import Dtype, Tensor
-from zooserve_ensembles.scaffolding.parts import card, golden, member_folder, template, written_card
-from zooserve_ensembles.scaffolding.placing import Files
+from zooserve_ensembles.scaffolding.parts import HEADER, card, golden, template, written_card
 
 __all__ = ["SCAFFOLDED", "linear_graph", "model_files", "runs_here"]
 
-TEXT = Tensor("text", Dtype.STRING, (1,))
 TEXTS = ("a", "hello world", "Straße, 東京, 👍", "")
 X, Y = Tensor("x", Dtype.FP32, (4,)), Tensor("y", Dtype.FP32, (2,))
 WEIGHT = np.array([[1, 0], [0, 1], [0.5, -0.5], [0.25, 0.25]], np.float32)
@@ -73,10 +73,9 @@ def _onnx(name: str) -> Files:
     rows = [
         ({"x": {"datatype": "FP32", "data": [row]}}, {"y": [(np.array(row) @ WEIGHT + BIAS).tolist()]}) for row in ROWS
     ]
+    content = graph.serialized(floats({"x": ["batch", 4]}), floats({"y": ["batch", 2]}))
     return {
-        **member_folder(
-            member, {"model.onnx": graph.serialized(floats({"x": ["batch", 4]}), floats({"y": ["batch", 2]}))}
-        ),
+        **member_folder(member, HEADER, {"model.onnx": content}),
         **golden(name, "zooserve new, in numpy", 1e-5, rows),
         **card(name, "four numbers to two", "`x` FP32 [n, 4] to `y` FP32 [n, 2]"),
     }
@@ -93,7 +92,7 @@ def _python(name: str) -> Files:
     )
     rows = [({"text": {"datatype": "BYTES", "data": [[text]]}}, {"characters": [[len(text)]]}) for text in TEXTS]
     return {
-        **member_folder(member, {"model.py": template("characters.py.txt", name=name)}),
+        **member_folder(member, HEADER, {"model.py": template("characters.py.txt", name=name)}),
         **golden(name, "zooserve new, by counting", 0, rows),
         **card(name, "text to its number of characters", "`text` BYTES [n, 1] to `characters` INT32 [n, 1]"),
     }
@@ -127,4 +126,4 @@ def _place_for(name: str, backend: Backend) -> Files:
         on_gpu=backend.name == "tensorrt",
         parameters={"model_type": "xgboost_json"} if backend.name == "fil" else {},
     )
-    return member_folder(member, {".gitkeep": b""})
+    return member_folder(member, HEADER, {".gitkeep": b""})

@@ -1,4 +1,4 @@
-"""What every scaffold has: a configuration, a card, golden answers, and the test that asks for them."""
+"""What every scaffold has beside its folders: a card, golden answers, and the test that asks for them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,33 +7,11 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from zooserve_ensembles.configuration import Commented, ensemble_config, member_config
-from zooserve_ensembles.member import Member
-from zooserve_ensembles.pbtxt import comment, pbtxt
-from zooserve_ensembles.pipeline import Pipeline
-from zooserve_ensembles.scaffolding.placing import Files
+from zooserve_ensembles.folders import Files
 
-__all__ = ["card", "ensemble_folder", "golden", "member_folder", "template", "written_card"]
+__all__ = ["HEADER", "card", "golden", "template", "written_card"]
 
 HEADER = "# Begun by `zooserve new`; yours to edit."
-
-
-def member_folder(member: Member, version: Mapping[str, bytes]) -> Files:
-    """The folder of a model: its configuration, its version 1 and what it is warmed with."""
-    folder = Path(member.name)
-    samples = {name: content for warmup in member.warmups for name, content in warmup.files.items()}
-    return {
-        folder / "config.pbtxt": _text(member_config(member)),
-        **{folder / "configs" / f"{name}.pbtxt": _text(member_config(it)) for name, it in member.variants.items()},
-        **{folder / "1" / name: content for name, content in version.items()},
-        **{folder / "warmup" / name: content for name, content in samples.items()},
-    }
-
-
-def ensemble_folder(pipeline: Pipeline) -> Files:
-    """The folder of an ensemble, which needs a version folder too."""
-    folder = Path(pipeline.name)
-    return {folder / "config.pbtxt": _text(ensemble_config(pipeline)), folder / "1" / ".gitkeep": b""}
 
 
 def golden(
@@ -66,7 +44,3 @@ def template(file: str, **values: str) -> bytes:
     """A template of this package, filled in."""
     text = (files("zooserve_ensembles.scaffolding") / "templates" / file).read_text(encoding="utf-8")
     return Template(text).substitute(values).encode()
-
-
-def _text(made: Commented) -> bytes:
-    return ("\n".join([HEADER, *comment(made.summary)]) + "\n" + pbtxt(made.config, made.comments)).encode()

@@ -7,11 +7,9 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from zooserve.errors import ScaffoldRefused
+from zooserve_ensembles.folders import Files
 
-__all__ = ["Files", "place"]
-
-Files = Mapping[Path, bytes]
-"""The content of each file, by its path in the repository; the first part is the model's folder."""
+__all__ = ["place"]
 
 
 def place(root: Path, files: Files, copies: Mapping[Path, Path] = MappingProxyType({})) -> None:

@@ -156,6 +156,7 @@ class TestFromAnExport:
             ({"kind": "cross-encoder"}, "holds a cross-encoder"),
             ({"max_tokens": 10**30}, "Set max_seq_length"),
             ({"dimensions": None}, "export the version again"),
+            ({"parity": {}}, "export the version again"),
         ],
     )
     def test_what_is_no_bi_encoder_to_serve_is_refused(self, exported: Path, change: Any, told: str) -> None:
