@@ -1,6 +1,5 @@
 """A retrieval set made ready: a sample of it, encoded, and for each question the passages that a first search finds."""
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.encoded import Encoded, Rows, batch, encoded
-from evaluation.retrieval_data import Question, RetrievalSet, Split, read_set
+from evaluation.retrieval_data import Question, Split, read_set
 
 __all__ = ["CANDIDATES", "Bench", "Models", "Search", "open_bench"]
 
@@ -77,32 +76,12 @@ class Bench:
 
 def open_bench(folder: Path, name: str, models: Models) -> Bench:
     """The sample of a set that `retrieval_data` made, encoded on the first call."""
-    passages, questions = _sample(read_set(folder, name))
-    texts = [question.text for question in questions]
+    found = read_set(folder, name).sampled(SIZES[name], OTHERS[name])
+    texts = [question.text for question in found.questions]
     return Bench(
         name,
-        passages,
-        questions,
-        encoded(folder / "encoded" / f"{name}-passages", passages, models.graph, models.tokenizer),
+        found.passages,
+        found.questions,
+        encoded(folder / "encoded" / f"{name}-passages", found.passages, models.graph, models.tokenizer),
         encoded(folder / "encoded" / f"{name}-questions", texts, models.graph, models.tokenizer),
     )
-
-
-def _sample(whole: RetrievalSet) -> tuple[list[str], list[Question]]:
-    """The same questions and passages every time, by a hash of their text."""
-    chosen = [
-        question
-        for split, most in SIZES[whole.name].items()
-        for question in sorted(whole.of_split(split), key=lambda question: _hash(question.text))[:most]
-    ]
-    answers = {question.passage for question in chosen}
-    others = sorted(set(range(len(whole.passages))) - answers, key=lambda place: _hash(whole.passages[place]))
-    kept = sorted(answers.union(others[: OTHERS[whole.name]]))
-    places = {old: new for new, old in enumerate(kept)}
-    return [whole.passages[old] for old in kept], [
-        Question(question.text, places[question.passage], question.split) for question in chosen
-    ]
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()

@@ -24,7 +24,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -67,6 +67,27 @@ class RetrievalSet:
     def of_split(self, split: Split) -> list[Question]:
         """The questions of one split, in their order."""
         return [question for question in self.questions if question.split == split]
+
+    def sampled(self, most: Mapping[Split, int], others: int) -> "RetrievalSet":
+        """So many questions of each split, their answers, and so many other passages; the same every time, by hash."""
+        asked = [
+            question
+            for split, count in most.items()
+            for question in sorted(self.of_split(split), key=lambda question: _hash(question.text))[:count]
+        ]
+        answers = {question.passage for question in asked}
+        rest = sorted(set(range(len(self.passages))) - answers, key=lambda place: _hash(self.passages[place]))
+        kept = sorted(answers.union(rest[:others]))
+        places = {old: new for new, old in enumerate(kept)}
+        return replace(
+            self,
+            passages=[self.passages[old] for old in kept],
+            questions=[replace(question, passage=places[question.passage]) for question in asked],
+        )
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
 
 
 def read_set(folder: Path, name: str) -> RetrievalSet:
@@ -232,7 +253,7 @@ def manuals(archive: Archive) -> RetrievalSet:
     for package in MANUALS:
         folder, made_from[package] = archive.unpacked(package)
         of_package = [section for file in _html_files(folder) for section in _sections(file, package)]
-        of_package.sort(key=lambda section: hashlib.sha256(section.text.encode()).digest())
+        of_package.sort(key=lambda section: _hash(section.text))
         sections += of_package[:SECTIONS_PER_MANUAL]
     passages = list(dict.fromkeys(section.text for section in sections))
     places = {passage: place for place, passage in enumerate(passages)}

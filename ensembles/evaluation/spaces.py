@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.measures import interval, reciprocal_ranks
-from evaluation.retrieval_data import read_set
+from evaluation.retrieval_data import RetrievalSet, read_set
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository" / "zoo"
 SETS = ("faq", "debian", "debian_de", "debian_fr")
@@ -94,38 +94,18 @@ def _dense(indices: Array, values: Array) -> Array:
     return rows[:, :WORDS]
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Questions, passages, and the place of each question's answer."""
-
-    name: str
-    questions: Sequence[str]
-    passages: Sequence[str]
-    answers: Array
-
-
-def sample(folder: Path, name: str) -> Sample:
+def sample(folder: Path, name: str) -> RetrievalSet:
     """The same questions and passages every time."""
-    whole = read_set(folder, name)
-    asked = sorted(whole.of_split("test"), key=lambda question: _hash(question.text))[:QUESTIONS]
-    answers = {question.passage for question in asked}
-    others = sorted(set(range(len(whole.passages))) - answers, key=lambda place: _hash(whole.passages[place]))
-    kept = [*sorted(answers), *others[: PASSAGES - len(answers)]]
-    places = {place: position for position, place in enumerate(kept)}
-    return Sample(
-        name,
-        [question.text for question in asked],
-        [whole.passages[place] for place in kept],
-        np.array([places[question.passage] for question in asked]),
-    )
+    return read_set(folder, name).sampled({"test": QUESTIONS}, PASSAGES - QUESTIONS)
 
 
-def ranks(vectors: "Vectors", model: str, found: Sample) -> Array:
+def ranks(vectors: "Vectors", model: str, found: RetrievalSet) -> Array:
     """1 / the rank of each question's answer."""
     reader = READERS[model]
-    questions = vectors.of(model, found.questions, reader.question)
+    questions = vectors.of(model, [question.text for question in found.questions], reader.question)
     passages = vectors.of(model, found.passages, reader.passage)
-    relevant = np.arange(len(found.passages)) == found.answers[:, None]
+    answers = np.array([question.passage for question in found.questions])
+    relevant = np.arange(len(found.passages)) == answers[:, None]
     return reciprocal_ranks(questions.astype(np.float32) @ passages.astype(np.float32).T, relevant)
 
 
@@ -173,7 +153,8 @@ def retrieval(folder: Path, sets: Sequence[str], models: Sequence[str]) -> Itera
 def drift(folder: Path) -> Iterator[str]:
     """How far int8 vectors are from those in floats, and from themselves among 31 others; and their cost."""
     found = sample(folder, "faq")
-    texts = [*found.passages[:256], *found.questions[:256]]
+    answers = sorted({question.passage for question in found.questions})[:256]
+    texts = [found.passages[place] for place in answers] + [question.text for question in found.questions[:256]]
     floats = Encoder("embed")
     ids = floats.ids(texts)
     dynamic = folder / "dynamic_int8.onnx"
