@@ -138,6 +138,8 @@ def _faults(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _mapping_faults(step: Step) -> Iterator[str]:
+    if step.version < 1:
+        yield f"{step.model.name} is pinned to version {step.version}: name one, or no rollback can hold"
     inputs, outputs = ({tensor.name for tensor in side} for side in (step.model.inputs, step.model.outputs))
     for name in sorted(inputs - step.takes.keys()):
         yield f"{step.model.name}'s input {name} is left open"

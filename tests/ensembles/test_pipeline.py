@@ -107,6 +107,10 @@ def test_a_tensor_that_the_model_lacks_is_named() -> None:
     assert "encoder has no tensor score" in refusal(SPLIT, replace(ENCODE, gives=edges("vector", "score")))
 
 
+def test_a_step_may_not_take_whichever_version_is_the_latest() -> None:
+    assert "encoder is pinned to version -1" in refusal(SPLIT, replace(ENCODE, version=-1))
+
+
 def test_a_batch_may_not_be_larger_than_a_member_takes() -> None:
     assert "max_batch_size 65 is above splitter's 64" in refusal(SPLIT, ENCODE, max_batch_size=65)
 
