@@ -15,17 +15,6 @@ from zooserve_ensembles.scaffolding.placing import place
 
 pytestmark = pytest.mark.e2e
 
-STAGE = """from zooserve_ensembles.stages.stage import Stage
-
-
-class TritonPythonModel(Stage):
-    def open(self, folder, parameters):
-        pass
-
-    def compute(self, inputs):
-        raise ValueError("no")
-"""
-
 
 def looking_up_row_99() -> bytes:
     """A graph that loads and fits its configuration, and fails whenever it runs."""
@@ -37,17 +26,22 @@ def looking_up_row_99() -> bytes:
     return graph.serialized(floats({"x": ["batch", 4]}), floats({"y": ["batch", 2]}))
 
 
+def failing(code: str, fault: str) -> str:
+    """The Python of a new model, whose computation raises."""
+    begins = "        texts = decoded("
+    assert code.count(begins) == 1
+    return code.replace(begins, f"        raise {fault}('no')\n{begins}")
+
+
 @pytest.fixture(scope="module")
 def nursery(start_zoo: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     root = tmp_path_factory.mktemp("nursery")
-    for name, backend in (("well", "onnxruntime"), ("graph", "onnxruntime"), ("code", "python"), ("stage", "python")):
+    for name, backend in (("well", "onnxruntime"), ("graph", "onnxruntime"), ("code", "python"), ("input", "python")):
         place(root, model_files(name, backend))
     (root / "graph/1/model.onnx").write_bytes(looking_up_row_99())
-    (root / "stage/1/model.py").write_text(STAGE)
-    code = root / "code/1/model.py"
-    code.write_text(
-        code.read_text().replace("    return np.array(", "    raise ValueError('no')\n    return np.array(")
-    )
+    for name, fault in (("code", "RuntimeError"), ("input", "ValueError")):
+        code = root / name / "1" / "model.py"
+        code.write_text(failing(code.read_text(), fault))
     return start_zoo("nursery", root)
 
 
@@ -60,7 +54,7 @@ X = {"x": np.zeros((1, 4), np.float32)}
     [
         ("graph", X, "y", r"graph version 1: (?s:.)*indices element out of data bounds"),
         ("code", TEXT, "characters", r"code version 1: no"),
-        ("stage", TEXT, "characters", r"stage version 1: no"),
+        ("input", TEXT, "characters", r"input version 1: no"),
     ],
 )
 def test_a_model_that_cannot_be_warmed_says_why_to_whoever_asks_it_and_the_others_serve(
