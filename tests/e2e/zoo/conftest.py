@@ -20,6 +20,8 @@ from zooserve.triton.server import Addresses, TritonServer
 ROOT = Path(__file__).parents[3]
 REPOSITORY = ROOT / "model_repository" / "zoo"
 Arrays = dict[str, npt.NDArray[Any]]
+STOP_S = 2
+"""Nobody asks any more: what has not stopped by itself then is ended. Some hang in their shutdown for good."""
 
 
 class Zoo:
@@ -104,7 +106,7 @@ def start_zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
             installation = find_installation(folder / "cache", ROOT / "platform" / "triton-backends")
             addresses = Addresses("127.0.0.1", *reserved_ports(3))
             server = kind(name, installation, repository, addresses, folder / f"{name}.log", **options)
-            stack.callback(server.stop, 15)
+            stack.callback(server.stop, STOP_S)
             server.start()
             server.wait_until_loaded(180)
             started = Zoo(server)

@@ -104,7 +104,13 @@ class Pond:
     def __init__(self, zoo: Any) -> None:
         self.zoo = zoo
 
-    def ask(self, model: str, outputs: Sequence[str] = ("y",), timeout_us: int | None = None) -> Outcome:
+    def ask(
+        self,
+        model: str,
+        outputs: Sequence[str] = ("y",),
+        timeout_us: int | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> Outcome:
         """One request."""
         body: dict[str, Any] = {
             "inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [0.0]}],
@@ -114,7 +120,7 @@ class Pond:
             body["parameters"] = {"timeout": timeout_us}
         url = f"http://{self.zoo.server.addresses.http}/v2/models/{model}/infer"
         try:
-            answer = httpx.post(url, content=json.dumps(body), timeout=PATIENCE_S)
+            answer = httpx.post(url, content=json.dumps(body), timeout=patience_s)
         except httpx.TransportError:
             return Outcome("nothing")
         kinds = {"xceeds maximum queue size": "full", "timeout expired": "expired"}

@@ -13,8 +13,10 @@ CALLERS = 16
 BOTH = ("left", "right")
 
 
-def no_answer_from(pond: Any, model: str, outputs: tuple[str, ...] = ("y",)) -> bool:
-    return pond.ask(model, outputs).kind == "nothing"
+def answers_of_idle(pond: Any, *asked: tuple[str, tuple[str, ...]]) -> list[str]:
+    """What becomes of requests that have nothing to wait for, sent together."""
+    calls = [lambda model=model, outputs=outputs: pond.ask(model, outputs, patience_s=4) for model, outputs in asked]
+    return [outcome.kind for outcome in pond.zoo.at_once(calls)]
 
 
 def test_a_bound_on_the_second_step_of_a_chain_is_harmless_and_so_proves_nothing(
@@ -48,8 +50,7 @@ def test_a_bound_behind_a_fan_out_wedges_the_step_before_it_for_good(
     assert outcomes["nothing"] > 0, outcomes
     # Not the queue that was full: the step before the fan-out is gone, for every ensemble that shares it.
     assert pond.ask("bounded").kind == "answered"
-    assert no_answer_from(pond, "first")
-    assert no_answer_from(pond, "neighbour", ("right",))
+    assert answers_of_idle(pond, ("first", ("y",)), ("neighbour", ("right",))) == ["nothing", "nothing"]
 
 
 def test_a_bound_on_one_of_two_first_steps_leaves_requests_without_an_answer(
