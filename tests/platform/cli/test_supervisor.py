@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -121,7 +122,14 @@ def test_the_bound_of_stopping_grows_with_the_settings() -> None:
     assert stop_s(patient) > 600 + triton
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP])
+def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """A signal at its default, also where the tests run under nohup, which has SIGHUP ignored."""
+    before = signal.signal(request.param, signal.SIG_DFL)
+    yield request.param
+    signal.signal(request.param, before)
+
+
 def test_a_signal_during_set_up_runs_what_cleans_up(number: signal.Signals) -> None:
     cleaned = []
     before = signal.getsignal(number)
@@ -134,6 +142,16 @@ def test_a_signal_during_set_up_runs_what_cleans_up(number: signal.Signals) -> N
     assert told.value.code == 128 + number
     assert cleaned == [number]
     assert signal.getsignal(number) == before
+
+
+def test_a_hang_up_that_nohup_has_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _ended_by_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(autouse=True)
