@@ -27,7 +27,7 @@ from zooserve.settings import Settings
 PENDING = re.compile(r'nv_inference_pending_request_count\{model="([^"]+)",version="[^"]*"\} (\d+)')
 POLL_S = 0.05
 PATIENCE_S = 120.0
-"""Who waits longer hangs: 960 admitted requests take half a minute on two busy cores."""
+"""Who waits longer hangs: the 480 that are admitted take a quarter of a minute on two busy cores."""
 
 
 @dataclass

@@ -43,7 +43,10 @@ class RouterSettings(BaseModel):
     bulk_tokens_in_flight: Annotated[int, Field(gt=0)] = 262_144
     """Zoo tokens of the bulk class that may be in flight in one replica."""
     zoo_requests_in_flight: Annotated[int, Field(gt=0)] = 960
-    """Triton requests of one class that may be in flight over all replicas: an ensemble's first queue holds 1,024."""
+    """Triton requests that may be in flight over all replicas, half of them of each class.
+
+    An ensemble's first queue holds 1,024, and both classes wait in it where a model has no bulk twin.
+    """
     drain_s: Annotated[float, Field(ge=0)] = 10.0
     """How long answers in flight may take once the router is told to stop; new connections are refused meanwhile."""
     interactive_max_items: Annotated[int, Field(gt=0)] = 16

@@ -179,8 +179,8 @@ def wired(
 
 
 def _budgets(bounds: RouterSettings) -> Mapping[SloClass, Budget]:
-    # Each class has queues of its own in Triton, and every replica fills the same ones.
-    requests = max(1, bounds.zoo_requests_in_flight // bounds.replicas)
+    # Every replica fills the same queues in Triton, and both classes do where a model has no bulk twin.
+    requests = max(1, bounds.zoo_requests_in_flight // (2 * bounds.replicas))
     return {
         "interactive": Budget("The interactive class", bounds.interactive_tokens_in_flight, requests),
         "bulk": Budget("The bulk class", bounds.bulk_tokens_in_flight, requests),

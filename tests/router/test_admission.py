@@ -1,6 +1,7 @@
 """Budgets: what fits, what is refused, what is given back."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from zooserve.errors import Overloaded
 from zooserve.settings import RouterSettings
 from zooserve_router.admission import Budget
+from zooserve_router.app import _budgets
 from zooserve_router.stages import load_ensembles
 
 
@@ -67,6 +69,17 @@ def test_the_first_queues_of_the_zoos_ensembles_hold_all_that_may_be_in_flight()
     bounds = [int(found) for config in configs for found in re.findall(r"max_queue_size: (\d+)", config)]
     assert bounds
     assert RouterSettings().zoo_requests_in_flight < min(bounds)
+
+
+def test_both_classes_of_all_replicas_together_admit_no_more_requests_than_the_setting_says():
+    bounds = RouterSettings(replicas=3)
+    admitted = 0
+    for budget in _budgets(bounds).values():
+        with suppress(Overloaded):
+            while True:
+                budget.take(1)
+        admitted += budget.taken_requests
+    assert 0 < admitted * bounds.replicas <= bounds.zoo_requests_in_flight
 
 
 def test_a_faster_drain_shortens_the_advice():
