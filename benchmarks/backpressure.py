@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
@@ -123,7 +123,7 @@ def main() -> None:
     bounds = bounds_of(settings.zoo_repository)
     result = asyncio.run(run(f"http://{state.router}", state.zoo_metrics, given.clients, seconds, bounds))
     if given.json:
-        print(json.dumps({**asdict(result), "holds": result.holds}))
+        print(json.dumps({**vars(result), "holds": result.holds}))
     else:
         show(result)
     sys.exit(0 if result.holds else 1)
