@@ -210,6 +210,8 @@ def _target(link: Path) -> str:
 
 def _read_config(file: Path) -> tuple[Config | None, Source, list[Finding]]:
     source = Source(file)
+    if file.exists() and not file.is_file():
+        return None, source, [UNREADABLE.at(Place(file, 1), "it cannot be read: it is no file")]
     try:
         raw = file.read_bytes()
     except OSError as exc:

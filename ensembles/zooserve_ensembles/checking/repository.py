@@ -6,7 +6,9 @@ Reading never raises for what a repository may hold; what cannot be read is a fi
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from errno import ENOENT
 from functools import cached_property
+from os import strerror
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ __all__ = [
     "Variant",
     "dtype_name",
     "fitting",
+    "is_file",
+    "is_there",
 ]
 
 
@@ -192,7 +196,7 @@ class Model:
     def onnx_file(self, version: int) -> Path:
         """Where the ONNX model of a version is; the native backend takes a folder of that name too."""
         file = self.version_folder(version) / (self.weights or "model.onnx")
-        return file / file.name if file.is_dir() else file
+        return file / file.name if is_there(file) and file.is_dir() else file
 
     @property
     def weights(self) -> str:
@@ -279,10 +283,29 @@ def fitting(one: Sequence[int], other: Sequence[int]) -> bool:
 
 def dtype_name(number: int) -> str:
     """A tensor type as it is written in a configuration, without its prefix."""
+    if number not in model_config_pb2.DataType.values():
+        return str(number)  # the text format takes any number for an enum
     return str(model_config_pb2.DataType.Name(number)).removeprefix("TYPE_")
 
 
+def is_there(path: Path) -> bool:
+    """Whether a file or folder is there, by a name that a configuration gives: nothing has one that is too long."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a file that can be read to its end, no folder and no pipe."""
+    return is_there(path) and path.is_file()
+
+
 def _opened(file: Path) -> Graph | NotOnnx | OSError:
+    if is_there(file) and not is_file(file):
+        return NotOnnx("it is no file")
+    if not is_there(file):
+        return FileNotFoundError(ENOENT, strerror(ENOENT))
     try:
         return read_graph(file)
     except (NotOnnx, OSError) as exc:
@@ -291,6 +314,6 @@ def _opened(file: Path) -> Graph | NotOnnx | OSError:
 
 def _text_of(file: Path) -> str:
     try:
-        return file.read_text(encoding="utf-8", errors="replace")
+        return file.read_text(encoding="utf-8", errors="replace") if is_file(file) else ""
     except OSError:
         return ""

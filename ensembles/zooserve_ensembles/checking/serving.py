@@ -31,9 +31,10 @@ TOO_NEW = Rule(
     Severity.NOTE,
     "The embedded Triton 2.51 does not know this field, and refuses the configuration; an error with --target embedded",
 )
+KIND = Rule("instance-kind", Severity.ERROR, "An instance's kind is a number that stands for nothing")
 GPUS_ON_CPU = Rule("instance-contradiction", Severity.ERROR, "KIND_CPU with a list of gpus")
 
-RULES = (MISSING, UNKNOWN, OWN, CONTRADICTION, NOT_EMBEDDED, GPU, TWO_INSTANCES, GPUS_ON_CPU, TOO_NEW)
+RULES = (MISSING, UNKNOWN, OWN, CONTRADICTION, NOT_EMBEDDED, GPU, TWO_INSTANCES, KIND, GPUS_ON_CPU, TOO_NEW)
 
 # All that the client's protobuf has and the one inside the 2.51 binary has not.
 _NEWER = (("model_metrics",), ("ensemble_scheduling", "max_inflight_requests"))
@@ -106,13 +107,14 @@ def _instances(model: Model, repository: Repository) -> Iterator[Finding]:
     embedded = repository.target is Target.EMBEDDED
     for index, group in enumerate(model.config.instance_group):
         place = model.source.place(("instance_group", index), "kind")
-        kind = type(group).Kind.Name(group.kind)
-        if kind == "KIND_GPU" and embedded:
+        if group.kind not in type(group).Kind.values():
+            yield KIND.at(place, f"kind {group.kind} stands for nothing: write its name, such as KIND_CPU")
+        if group.kind == type(group).KIND_GPU and embedded:
             yield GPU.at(
                 place,
                 "KIND_GPU does not load without a GPU: put it into configs/gpu.pbtxt (--model-config-name=gpu)",
             )
-        if kind == "KIND_CPU" and group.gpus:
+        if group.kind == type(group).KIND_CPU and group.gpus:
             yield GPUS_ON_CPU.at(
                 model.source.place(("instance_group", index), "gpus"), "KIND_CPU runs on no gpus: remove one of the two"
             )

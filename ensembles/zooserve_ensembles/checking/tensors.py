@@ -5,7 +5,7 @@ from math import prod
 from pathlib import Path
 
 from zooserve_ensembles.checking.findings import Finding, Rule, Severity
-from zooserve_ensembles.checking.repository import Config, Model, Repository, Source, dtype_name
+from zooserve_ensembles.checking.repository import Config, Model, Repository, Source, dtype_name, is_file
 
 __all__ = ["RULES", "config_findings"]
 
@@ -49,7 +49,7 @@ def _config(model: Model, config: Config, source: Source, repository: Repository
             seen.add(tensor.name)
             yield from _tensor(source, side, index, tensor)
             labels = getattr(tensor, "label_filename", "")
-            if labels and not (model.folder / labels).is_file() and Path(model.name, labels) not in repository.fetched:
+            if labels and not is_file(model.folder / labels) and Path(model.name, labels) not in repository.fetched:
                 yield LABELS.at(
                     source.place((side, index), "label_filename"),
                     f"{model.name}/{labels} is not there, and Triton refuses the model without it",
@@ -63,6 +63,11 @@ def _tensor(source: Source, side: str, index: int, tensor: Config) -> Iterator[F
         yield TENSOR.at(at, f"{called} has no name: add it")
     if not tensor.data_type:
         yield TENSOR.at(at, f"{called} has no data_type: add one, such as TYPE_FP32")
+    elif dtype_name(tensor.data_type).isdecimal():
+        yield TENSOR.at(
+            source.place((side, index), "data_type"),
+            f"{called} has data_type {tensor.data_type}, which stands for no type: write its name, such as TYPE_FP32",
+        )
     if not tensor.dims:
         yield TENSOR.at(at, f"{called} has no dims: add them without the batch, such as dims: [ 1 ]")
     for place, size in enumerate(tensor.dims):

@@ -11,6 +11,7 @@ from typing import Any
 from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
 from zooserve_ensembles.checking.onnx_file import Graph
 from zooserve_ensembles.checking.repository import Model, Repository
+from zooserve_ensembles.checking.weights import is_pointer
 from zooserve_ensembles.checking.wiring import wire
 
 __all__ = ["RULES", "vocabulary_findings"]
@@ -36,6 +37,8 @@ _WORD_IDS = re.compile(r"ids?$|tokens?$|input", re.I)
 _OTHER_IDS = re.compile(r"type|segment|position|mask|length|count", re.I)
 # Tables are often padded to a round number of rows: T5's, Qwen's and Phi's by 0.1 to 1.8%.
 _FEWEST_USED = 0.9
+# What another shape of content raises, where it is read as if it were the right one.
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, OSError)
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def _words_of(model: Model) -> Words | None:
             places = (folder / name, *sorted(folder.glob(f"*/{name}")), model.folder / name)
             file = next((place for place in places if place.is_file()), None)
             if file is not None:
-                return read(file)
+                return None if is_pointer(file) else read(file)
     return None
 
 
@@ -147,12 +150,13 @@ def _tokenizer_once(file: Path, size: int, changed_ns: int) -> Words | None:
     try:
         content = json.loads(file.read_bytes())
         ids = _token_ids(content)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        fault = _contradiction(content, ids)
+    except _UNREADABLE:
         return Words(file, 0, "", "it cannot be read as a tokenizer: copy it again")
     if not ids:
         return None
     token, highest = max(ids.items(), key=lambda item: item[1])
-    return Words(file, highest, token, _contradiction(content, ids))
+    return Words(file, highest, token, fault)
 
 
 def _token_ids(content: Any) -> Mapping[str, int]:
@@ -182,11 +186,12 @@ def _word_list(file: Path) -> Words | None:
     try:
         content = json.loads(file.read_bytes())
         used = [(number, word) for word, number in content["words"].items() if number < content["num_words"]]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except _UNREADABLE:
         return None
     return Words(file, *max(used)) if used else None
 
 
 def _lines(file: Path) -> Words | None:
-    tokens = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    # Not splitlines: a token may be one of Unicode's own separators.
+    tokens = file.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
     return Words(file, len(tokens) - 1, tokens[-1]) if tokens else None

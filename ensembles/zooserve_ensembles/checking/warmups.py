@@ -6,7 +6,16 @@ from pathlib import Path
 
 from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
 from zooserve_ensembles.checking.reading import did_you_mean
-from zooserve_ensembles.checking.repository import Config, Model, Repository, Source, Tensor, dtype_name, fitting
+from zooserve_ensembles.checking.repository import (
+    Config,
+    Model,
+    Repository,
+    Source,
+    Tensor,
+    dtype_name,
+    fitting,
+    is_file,
+)
 
 __all__ = ["RULES", "warmup_findings"]
 
@@ -96,7 +105,7 @@ def _input(
 def _file(model: Model, at: Place, called: str, name: str, dtype: str, elements: int) -> Iterator[Finding]:
     file = model.folder / "warmup" / name
     shown = f"{model.name}/warmup/{name}"
-    if not file.is_file():
+    if not is_file(file):
         yield DATA.at(at, f"{called} reads {shown}, which is not there")
     elif dtype == "STRING":
         if fault := _strings_fault(file, elements):

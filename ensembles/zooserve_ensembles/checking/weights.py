@@ -8,9 +8,9 @@ from pathlib import Path
 from zooserve_ensembles.backends import BACKENDS, FIL_FILES
 from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
 from zooserve_ensembles.checking.onnx_file import Graph, NotOnnx
-from zooserve_ensembles.checking.repository import Model, Repository
+from zooserve_ensembles.checking.repository import Model, Repository, is_file, is_there
 
-__all__ = ["RULES", "weights_findings"]
+__all__ = ["RULES", "is_pointer", "weights_findings"]
 
 ABSENT = Rule("weights-absent", Severity.WARNING, "A version's folder is empty: nothing to serve yet")
 MISNAMED = Rule(
@@ -62,7 +62,7 @@ def _version(model: Model, version: int, repository: Repository) -> Iterator[Fin
     for name in names:
         yield from _file(folder / name)
     wanted = _wanted(model)
-    there = [name for name in wanted if (folder / name).exists()]
+    there = [name for name in wanted if is_there(folder / name)]
     if there:
         yield from _beside(model, folder, there[0])
         yield from _main_file(model, version, folder / there[0])
@@ -95,7 +95,7 @@ def _none_of(model: Model, version: int, wanted: Sequence[str], names: Sequence[
     others = [
         other
         for other in model.versions
-        if other != version and any((model.version_folder(other) / name).exists() for name in wanted)
+        if other != version and any(is_there(model.version_folder(other) / name) for name in wanted)
     ]
     if not names:
         if others:
@@ -127,6 +127,11 @@ def _to_be_fetched(model: Model, version: int, wanted: Sequence[str], repository
     return any(Path(model.name, str(version), name) in repository.fetched for name in wanted)
 
 
+def is_pointer(path: Path) -> bool:
+    """Whether it is what Git LFS leaves in a file's place until it is pulled."""
+    return path.is_file() and path.stat().st_size < 1024 and path.read_bytes().startswith(_POINTER)
+
+
 def _file(path: Path) -> Iterator[Finding]:
     if path.is_symlink() and not path.exists():
         yield HALF_COPIED.at(
@@ -134,7 +139,7 @@ def _file(path: Path) -> Iterator[Finding]:
         )
     elif _PARTIAL.fullmatch(path.name):
         yield PARTIAL.at(Place(path), "a copy or download was cut here: finish it, then remove this file")
-    elif path.is_file() and path.stat().st_size < 1024 and path.read_bytes().startswith(_POINTER):
+    elif is_pointer(path):
         yield LFS.at(Place(path, 1), "this is Git LFS's pointer, not the file: run `git lfs pull`")
 
 
@@ -143,7 +148,7 @@ def _beside(model: Model, folder: Path, name: str) -> Iterator[Finding]:
     needed = backend.beside.get(name) if backend else None
     if model.backend == "openvino" and name.endswith(".xml"):
         needed = f"{Path(name).stem}.bin"
-    if needed and not (folder / needed).exists():
+    if needed and not is_there(folder / needed):
         yield HALF_COPIED.at(Place(folder / name), f"{needed} must lie beside {name}, and is not there: copy it too")
     if name == "model.savedmodel" and not (folder / name / "saved_model.pb").exists():
         yield HALF_COPIED.at(Place(folder / name), "this SavedModel has no saved_model.pb: copy the whole folder")
@@ -176,7 +181,7 @@ def _onnx(model: Model, version: int) -> Iterator[Finding]:
 
 
 def _looks(file: Path) -> str:
-    head = file.read_bytes()[:64] if file.stat().st_size < 2**26 else b""
+    head = file.read_bytes()[:64] if is_file(file) and file.stat().st_size < 2**26 else b""
     if head.lstrip()[:1] == b"<":
         return " (it looks like a web page: the download needs a login, or another address)"
     if head.startswith(b"PK"):
@@ -192,7 +197,7 @@ def _external(file: Path, graph: Graph) -> Iterator[Finding]:
             needed[tensor.external.location] = max(end, needed.get(tensor.external.location, 0))
     for location, size in sorted(needed.items()):
         data = file.parent / location
-        if not data.is_file():
+        if not is_file(data):
             yield EXTERNAL.at(Place(file), f"its weights are in {location}, which is not beside it: copy that file too")
         elif data.stat().st_size < size:
             yield EXTERNAL.at(
@@ -210,6 +215,9 @@ def _python(file: Path) -> Iterator[Finding]:
         return
     except ValueError as exc:
         yield PYTHON.at(Place(file, 1), f"Python cannot compile it: {exc}")
+        return
+    except (RecursionError, MemoryError):  # the parser says either
+        yield PYTHON.at(Place(file, 1), "Python cannot compile it: its expressions are nested too deep")
         return
     if b"TritonPythonModel" not in code and b"import *" not in code:
         yield PYTHON.at(

@@ -1,6 +1,7 @@
 """Whatever a repository holds, the checker ends with a report."""
 
 import tempfile
+from os import mkfifo
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,36 @@ def test_a_configuration_without_any_one_of_its_lines_is_reported_on(shelf: Any,
         report = shelf.check()
         assert all(finding.message and finding.place.file.exists() for finding in report.findings)
         assert not report.passes() or lines[left_out].strip(" ,\n") in HARMLESS
+
+
+LONG = "x" * 400
+ODD_FIELDS = {
+    "a weights file of a name that is too long": f'default_model_filename: "{LONG}"',
+    "a weights file with a NUL in its name": r'default_model_filename: "a\000b"',
+    "labels of a name that is too long": f'output {{ name: "l" data_type: 11 dims: 1 label_filename: "{LONG}" }}',
+    "a kind that stands for nothing": "instance_group { kind: 99 }",
+    "a type that stands for nothing": 'input { name: "more" data_type: 99 dims: 1 }',
+    "a sample's type that stands for nothing": 'model_warmup { inputs { key: "ids" value { data_type: 99 } } }',
+    "a sample of a name that is too long": (
+        f'model_warmup {{ name: "w" inputs {{ key: "ids" value {{ input_data_file: "{LONG}" }} }} }}'
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", ["python", "onnxruntime"])
+@pytest.mark.parametrize("field", ODD_FIELDS.values(), ids=ODD_FIELDS)
+def test_a_field_that_no_file_and_no_type_can_answer_to(shelf: Any, field: str, backend: str) -> None:
+    shelf.edit("encoder", '"python"', f'"{backend}"')
+    shelf.append("encoder", field)
+    assert any(file.startswith("encoder") for file, _, _ in shelf.told())
+
+
+@pytest.mark.parametrize("name", ["config.pbtxt", "1/model.onnx", "1/model.py", "1/tokenizer.json"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(empty: Any, name: str) -> None:
+    empty.add("m", 'backend: "onnxruntime"', code="")
+    (empty.root / "m" / name).unlink(missing_ok=True)
+    mkfifo(empty.root / "m" / name)
+    assert empty.told()
 
 
 # A name may be left out, a comma too, and a backend that the file's name tells.

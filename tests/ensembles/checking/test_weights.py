@@ -192,6 +192,12 @@ def test_code_that_does_not_compile_is_told_at_its_line(zoo: Any) -> None:
     assert zoo.told() == [("tokenizer/1/model.py", 2, "python-broken")]
 
 
+@pytest.mark.parametrize("code", ["x = " + "-" * 200_000 + "1", "x = " + "a." * 100_000 + "b"])
+def test_code_that_is_nested_too_deep_for_python(zoo: Any, code: str) -> None:
+    (zoo.root / "tokenizer/1/model.py").write_text(code)
+    assert ("tokenizer/1/model.py", 1, "python-broken") in zoo.told()
+
+
 def test_code_without_the_class_is_a_warning(zoo: Any) -> None:
     (zoo.root / "tokenizer" / "1" / "model.py").write_text("print(1)\n")
     assert zoo.told() == [("tokenizer/1/model.py", 1, "python-broken")]
@@ -286,3 +292,32 @@ def test_a_large_vocabulary_padded_to_a_round_number_is_fine(zoo: Any) -> None:
     (zoo.root / "tokenizer" / "1" / "tokenizer.json").write_text(tokenizer(50_295))
     assert zoo.told() == []
     assert not zoo.check().count(Severity.NOTE)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[" * 200_000,
+        '{"model": {"vocab": {"a": Infinity}}}',
+        '{"model": {"vocab": {"a": 1}}, "post_processor": [1]}',
+        '{"model": {"vocab": {"a": 1}}, "post_processor": {"special_tokens": [1]}}',
+        '{"model": {"vocab": {"a": 1}}, "post_processor": {"special_tokens": {"a": {"tokens": [[1]], "ids": [1]}}}}',
+    ],
+    ids=lambda content: content[:70],
+)
+def test_a_tokenizer_of_another_shape(zoo: Any, content: str) -> None:
+    (zoo.root / "tokenizer/1/tokenizer.json").write_text(content)
+    assert zoo.told() == [("tokenizer/1/tokenizer.json", 0, "tokenizer-unreadable")]
+
+
+def test_a_tokenizer_that_is_a_pointer_is_told_once(zoo: Any) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:abc\nsize 1\n"
+    (zoo.root / "tokenizer/1/tokenizer.json").write_text(pointer)
+    assert zoo.told() == [("tokenizer/1/tokenizer.json", 1, "weights-lfs-pointer")]
+
+
+def test_a_token_may_be_one_of_unicodes_line_separators(zoo: Any) -> None:
+    (zoo.root / "tokenizer/1/tokenizer.json").unlink(missing_ok=True)
+    tokens = [*"abcdefg", "\u2028", "\x85", "\x0b"]
+    (zoo.root / "tokenizer/1/vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    assert zoo.told() == []
