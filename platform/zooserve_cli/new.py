@@ -44,8 +44,8 @@ def model(
     from zooserve_ensembles.scaffolding.models import model_files, runs_here
     from zooserve_ensembles.scaffolding.placing import place
 
-    files = model_files(name, backend)
     root = _root(directory, [name])
+    files = model_files(name, backend)
     place(root, files)
     _told(root, name, list(files), served=runs_here(backend))
 
@@ -56,8 +56,8 @@ def ensemble(name: Name, directory: Directory = None) -> None:
     from zooserve_ensembles.scaffolding.ensembles import ensemble_files, ensemble_names
     from zooserve_ensembles.scaffolding.placing import place
 
-    files = ensemble_files(name)
     root = _root(directory, ensemble_names(name))
+    files = ensemble_files(name)
     place(root, files)
     _told(root, name, list(files), served=True)
 

@@ -69,7 +69,7 @@ def test_the_onnx_model_answers_its_golden_answers(tmp_path: Path) -> None:
     assert "off by nan" in golden_faults(tmp_path / "mine/golden.json", lambda *_: {"y": [[np.nan] * 2]})[0]
 
 
-@pytest.mark.parametrize("name", ["", "Mine", "9lives", "my-model", "a b", "../up", "_x", "straße"])
+@pytest.mark.parametrize("name", ["", "Mine", "9lives", "my-model", "a b", "../up", "_x", "straße", "a" * 101])
 def test_a_name_of_another_form_is_refused(name: str) -> None:
     with pytest.raises(ScaffoldRefused, match="lower-case letters"):
         refuse_names([name], set())

@@ -72,6 +72,7 @@ def test_a_catalogue_that_does_not_end_in_its_models_is_left_alone(tmp_path: Pat
     [
         (["model", "served"], "served is taken"),
         (["ensemble", "Served"], "'Served' is no name for a model"),
+        (["model", ""], "'' is no name for a model"),
         (["model", "mine", "--backend", "caffe"], "There is no beginning for backend 'caffe'"),
         (["model", "mine", "--from", "nothing"], "nothing has no export.json"),
     ],
