@@ -76,6 +76,8 @@ def render(
     from zooserve_ensembles.rendering import difference, orphans, written
 
     root = Settings().resolved().zoo_repository
+    if not root.is_dir():
+        raise typer.BadParameter(f"{root} is not there: run from the checkout, or set ZOOSERVE_REPOSITORY.")
     chosen = _rendered(root, names or [])
     left = [] if names else orphans(root)
     for name in left:

@@ -44,6 +44,17 @@ def test_an_edit_by_hand_fails_with_a_diff_and_is_left_alone(zoo: Path) -> None:
     assert (zoo / CONFIG).read_text() == spoilt
 
 
+@pytest.mark.parametrize("arguments", [["--check"], ["embed"]])
+def test_nothing_is_rendered_outside_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = ensembles("render", *arguments)
+    assert done.exit_code == 2
+    assert "run from the checkout" in " ".join(done.output.split())
+    assert not list(tmp_path.iterdir())
+
+
 def test_rendering_mends_it(zoo: Path) -> None:
     (zoo / CONFIG).unlink()
     assert f"wrote {CONFIG}" in ensembles("render").stdout
