@@ -37,7 +37,7 @@ RULES = (ABSENT, MISNAMED, HALF_COPIED, PARTIAL, EMPTY, LFS, NOT_ONNX, EXTERNAL,
 _POINTER = b"version https://git-lfs.github.com/spec/"
 # rsync's and browsers' names for what is not yet whole.
 _PARTIAL = re.compile(
-    r".*\.(part|partial|tmp|temp|crdownload|download|incomplete|filepart|aria2)"
+    r".+\.(part|partial|tmp|temp|crdownload|download|incomplete|filepart|aria2)"
     r"|\..+\.(onnx|onnx_data|data|plan|engine|pt|pth|xml|bin|json|py|model|gguf|safetensors)\.\w{6}",
     re.IGNORECASE,
 )

@@ -170,6 +170,11 @@ def test_the_leftover_of_a_copy(zoo: Any, name: str) -> None:
     assert zoo.told() == [(f"encoder/1/{name}", 0, "weights-partial")]
 
 
+def test_the_placeholder_that_tensorrt_llm_publishes_is_no_leftover(zoo: Any) -> None:
+    (zoo.root / "encoder/1/.tmp").touch()
+    assert zoo.told() == []
+
+
 def test_a_link_to_weights_that_are_gone(zoo: Any) -> None:
     model(zoo).unlink()
     model(zoo).symlink_to("../blobs/sha256-1")
