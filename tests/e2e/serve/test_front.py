@@ -86,7 +86,8 @@ def test_status_tells_servers_and_models(platform: Any) -> None:
     assert all(server["pid"] for server in body["servers"])
     assert body["health"]["status"] == "ready"
     models = json.loads(platform.zooserve("models", "--json").stdout)
-    assert all(model["ready"] for model in models)
+    assert {model["name"] for model in models if model["enabled"]} >= {"embed", "rerank", "language", "chat"}
+    assert all(model["ready"] is (True if model["enabled"] else None) for model in models)
 
 
 def test_a_request_id_that_is_not_text_is_replaced(platform: Any) -> None:
