@@ -18,7 +18,7 @@ class Budget:
     which as much was given back of late.
     """
 
-    def __init__(self, name: str, limit_tokens: int, limit_requests: int | None = None) -> None:
+    def __init__(self, name: str, limit_tokens: int | None, limit_requests: int | None = None) -> None:
         self.name = name
         self._tokens = _Bound("tokens", limit_tokens)
         self._requests = _Bound("requests", limit_requests)

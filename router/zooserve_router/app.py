@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
@@ -16,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Lifespan
 
-from zooserve.catalogue import Catalogue, SloClass, load_catalogue
+from zooserve.catalogue import Catalogue, Model, SloClass, load_catalogue
 from zooserve.errors import BadInput, MethodNotAllowed, RouteNotFound
 from zooserve.settings import RouterSettings, Settings
 from zooserve_observability.metrics import RouterMetrics
@@ -25,7 +26,8 @@ from zooserve_router.backends.leaf import Leaf
 from zooserve_router.backends.traces import TraceSource
 from zooserve_router.backends.wire import ConnectionPool
 from zooserve_router.backends.zoo import ZooBackend
-from zooserve_router.chat import ChatModel, ChatService, Generator, chat_probe, load_chat_models
+from zooserve_router.chat.models import ChatBackend, ChatModel, chat_probe, load_chat_models
+from zooserve_router.chat.service import ChatService
 from zooserve_router.classification import Classifier
 from zooserve_router.dispatch import Zoo, ZooDispatch
 from zooserve_router.embedding import Embedder
@@ -111,26 +113,32 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
     catalogue = load_catalogue(settings.catalogue).enabling(settings.models).labelled(settings.repository)
     pool = ConnectionPool(settings.zoo.host, settings.zoo.http_port or _TRITON_HTTP_PORT)
     stack.callback(pool.close)
-    leaf = Leaf(f"{settings.leaf.host}:{settings.leaf.grpc_port}")
-    stack.push_async_callback(leaf.close)
     services = wired(
         settings,
         catalogue,
         load_vocabularies(catalogue, settings.repository),
         load_word_lists(catalogue, settings.repository),
-        load_chat_models(catalogue, settings.repository, settings.router.replicas),
+        load_chat_models(
+            catalogue, settings.repository, settings.router.replicas, partial(_chat_backend, settings, stack)
+        ),
         ZooBackend(
             pool,
             random.SystemRandom(),
             ensembles=load_ensembles(settings.zoo_repository),
             traces=_traces(settings, stack),
         ),
-        leaf,
         metrics,
     )
     stack.push_async_callback(services.dispatch.drain, _DRAIN_S)
     await stack.enter_async_context(_in_background(services.readiness))
     return services
+
+
+def _chat_backend(settings: Settings, stack: AsyncExitStack, model: Model) -> ChatBackend:
+    """The client of what answers for this chat model."""
+    leaf = Leaf(f"{settings.leaf.host}:{settings.leaf.grpc_port}", model.triton_model("interactive"))
+    stack.push_async_callback(leaf.close)
+    return leaf
 
 
 def _traces(settings: Settings, stack: AsyncExitStack) -> TraceSource | None:
@@ -149,13 +157,12 @@ def wired(
     word_lists: Mapping[str, WordList],
     chats: Mapping[str, ChatModel],
     zoo: Zoo,
-    leaf: Generator,
     metrics: RouterMetrics,
 ) -> Services:
     """The services over these two backends."""
     counters: Mapping[str, TokenCounter] = {**vocabularies, **word_lists}
     probes = {
-        model.name: zoo_probe(model, zoo, counters) if model.runs_on == "zoo" else chat_probe(model, chats, leaf)
+        model.name: zoo_probe(model, zoo, counters) if model.runs_on == "zoo" else chat_probe(model, chats)
         for model in catalogue
     }
     readiness = Readiness(catalogue, probes)
@@ -174,7 +181,7 @@ def wired(
         classifier=Classifier(dispatch, counters, interactive),
         query_reader=QueryReader(dispatch, vocabularies, interactive),
         sparse_embedder=SparseEmbedder(dispatch, vocabularies, interactive),
-        chat=ChatService(chats, leaf, readiness, metrics),
+        chat=ChatService(chats, readiness, metrics),
     )
 
 

@@ -52,6 +52,11 @@ class Record:
     output_tokens: int = 0
     phases_s: dict[str, float] = field(default_factory=dict)
 
+    def counted(self, input_tokens: int, output_tokens: int) -> None:
+        """The backend has counted: its figures take the place of ours."""
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
+
     def runs(self, model: Model, slo_class: SloClass) -> None:
         """The request goes to this model, in this class."""
         self.model = model

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from zooserve.catalogue import Catalogue
 from zooserve.settings import Settings
 from zooserve_observability.metrics import RouterMetrics
-from zooserve_router.chat import ChatService
+from zooserve_router.chat.service import ChatService
 from zooserve_router.classification import Classifier
 from zooserve_router.context import RequestContext
 from zooserve_router.dispatch import Zoo, ZooDispatch

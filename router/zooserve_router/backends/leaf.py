@@ -16,9 +16,9 @@ from tritonclient.grpc import InferInput
 from tritonclient.grpc import aio as triton
 from tritonclient.utils import InferenceServerException
 
-from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded, ServingError
+from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded, ServingError, Unsupported
 from zooserve.leaf.contract import INPUTS, parse_number
-from zooserve_router.generation import Generation, Piece, Timings
+from zooserve_router.chat.generation import Generation, Piece, Timings, Work
 
 __all__ = ["Leaf", "UnsentText", "inputs_of", "timings_of", "translated_errors"]
 
@@ -38,23 +38,26 @@ _NOT_READY = ("unknown model", "not found", "not ready", "not healthy", "unavail
 
 
 class Leaf:
-    """A client of one leaf. Must be made inside a running event loop."""
+    """One model on one leaf. Must be made inside a running event loop."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, model: str) -> None:
         self._address = address
+        self._model = model
         self._client = triton.InferenceServerClient(address, channel_args=_CHANNEL)
 
     async def close(self) -> None:
         """Close the channel, and with it every stream that is left."""
         await self._client.close()
 
-    async def generate(self, model: str, generation: Generation, timeout_s: float) -> AsyncGenerator[Piece, None]:
+    async def generate(self, work: Work, timeout_s: float) -> AsyncGenerator[Piece, None]:
         """The answer piece by piece, each with new text only; the last piece carries a finish reason.
 
         Closing the generator, or cancelling the task that reads it, cancels the call.
         """
-        with translated_errors(model, self._address):
-            stream = self._client.stream_infer(_one_request(model, generation), stream_timeout=timeout_s)
+        if not isinstance(work, Generation):
+            raise Unsupported(f"{self._model} takes rendered prompts only.")
+        with translated_errors(self._model, self._address):
+            stream = self._client.stream_infer(_one_request(self._model, work), stream_timeout=timeout_s)
             try:
                 async for piece in _pieces(stream):
                     yield piece
@@ -62,7 +65,7 @@ class Leaf:
                         return
             finally:
                 stream.cancel()
-        raise BackendFailed(f"The server behind {model} ended an answer without saying why.")
+        raise BackendFailed(f"The server behind {self._model} ended an answer without saying why.")
 
 
 async def _pieces(stream: AsyncIterator[tuple[Any, InferenceServerException | None]]) -> AsyncGenerator[Piece, None]:
@@ -87,23 +90,24 @@ async def _one_request(model: str, generation: Generation) -> AsyncIterator[dict
 
 def inputs_of(generation: Generation) -> list[Any]:
     """The request's tensors, by the contract's names; nothing else is sent."""
+    sampling = generation.sampling
     values: dict[str, list[Any]] = {
         "text_input": [generation.prompt.encode()],
         "streaming": [True],
-        "sampling_param_max_tokens": [generation.max_tokens],
-        "sampling_param_temperature": [generation.temperature],
-        "sampling_param_top_p": [generation.top_p],
-        "sampling_param_frequency_penalty": [generation.frequency_penalty],
-        "sampling_param_presence_penalty": [generation.presence_penalty],
-        "sampling_param_seed": [generation.seed],
+        "sampling_param_max_tokens": [sampling.max_tokens],
+        "sampling_param_temperature": [sampling.temperature],
+        "sampling_param_top_p": [sampling.top_p],
+        "sampling_param_frequency_penalty": [sampling.frequency_penalty],
+        "sampling_param_presence_penalty": [sampling.presence_penalty],
+        "sampling_param_seed": [sampling.seed],
         # Left out, the contract echoes the prompt in front of the answer.
         "sampling_param_exclude_input_from_output": [True],
         "sampling_param_return_perf_metrics": [True],
         "return_finish_reason": [True],
         "return_stop_reason": [True],
     }
-    if generation.stop:
-        values["sampling_param_stop"] = [text.encode() for text in generation.stop]
+    if sampling.stop:
+        values["sampling_param_stop"] = [text.encode() for text in sampling.stop]
     return [_tensor(name, rows) for name, rows in values.items()]
 
 

@@ -9,8 +9,9 @@ import orjson
 from starlette.responses import Response
 
 from zooserve.errors import ServingError
-from zooserve_router.chat import Ask, ChatService, Step
-from zooserve_router.context import RequestContext
+from zooserve_router.chat.ask import Ask, Step
+from zooserve_router.chat.service import ChatService
+from zooserve_router.context import Record, RequestContext
 from zooserve_router.dialects import openai_error
 from zooserve_router.sse import DONE, event, streamed
 
@@ -46,8 +47,7 @@ async def answered(
     if stream:
         return await streamed(_events(steps, ask, context, shape, include_usage=include_usage), context.deadline)
     choices = await _folded(steps, ask.choices)
-    usage = _usage(ask, sum(choice.completion_tokens for choice in choices))
-    return Response(orjson.dumps(shape.whole(choices, usage)), media_type="application/json")
+    return Response(orjson.dumps(shape.whole(choices, _usage(context.record))), media_type="application/json")
 
 
 async def _folded(steps: AsyncGenerator[Step, None], choices: int) -> list[Answered]:
@@ -70,18 +70,16 @@ async def _events(
     """The answer's events. An error before the first is raised, a later one becomes an event of its own."""
     # Others carry `usage: null` where the last one carries it, so that a client can tell.
     extra: dict[str, None] = {"usage": None} if include_usage else {}
-    written = 0
     async with aclosing(steps):
         first = await anext(steps)
         try:
             for chunk in shape.opening(ask.choices):
                 yield event({**chunk, **extra})
             async for step in _resumed(first, steps):
-                written += step.completion_tokens
                 for chunk in shape.chunks(step):
                     yield event({**chunk, **extra})
             if include_usage:
-                yield event(shape.closing(_usage(ask, written)))
+                yield event(shape.closing(_usage(context.record)))
         except ServingError as error:
             context.record.outcome = type(error).__name__
             yield event(openai_error(error))
@@ -94,10 +92,10 @@ async def _resumed(first: Step, later: AsyncGenerator[Step, None]) -> AsyncGener
         yield step
 
 
-def _usage(ask: Ask, completion_tokens: int) -> dict[str, int]:
-    prompt_tokens = ask.prompt_tokens
+def _usage(record: Record) -> dict[str, int]:
+    """What was counted, by the backend where it counts."""
     return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens": record.input_tokens,
+        "completion_tokens": record.output_tokens,
+        "total_tokens": record.input_tokens + record.output_tokens,
     }

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -12,12 +12,13 @@ from starlette.routing import Route
 
 from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BadInput
-from zooserve_router.chat import Ask, ChatService, Step, granted_tokens
+from zooserve_router.chat.ask import Ask, Step
+from zooserve_router.chat.generation import Conversation, Sampling
+from zooserve_router.chat.service import ChatService
 from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.answers import Answered, answered
 from zooserve_router.endpoints.messages import Message, messages_in
 from zooserve_router.endpoints.sampling import choices_asked, refuse_unsupported, sampling_asked, usage_asked
-from zooserve_router.generation import Generation
 from zooserve_router.payload import Fields, json_fields
 from zooserve_router.services import context_of, services_of
 
@@ -30,7 +31,7 @@ class ChatRequest:
 
     model: Model
     messages: tuple[Message, ...]
-    sampling: Generation
+    sampling: Sampling
     max_tokens: int | None
     n: int
     stream: bool
@@ -56,10 +57,8 @@ class ChatRequest:
 
     async def ask(self, service: ChatService) -> Ask:
         """The request in tokens: prompt rendered and counted, answer granted."""
-        chat = service.ready_model(self.model)
-        prompt = await service.prompt_of_messages(chat, self.messages)
-        granted = granted_tokens(self.model, prompt.tokens, self.max_tokens, None, "messages")
-        return Ask(chat, (prompt,), replace(self.sampling, max_tokens=granted), self.n)
+        conversation = Conversation(self.messages, self.sampling, self.n)
+        return await service.ask_of_conversation(service.ready_model(self.model), conversation, self.max_tokens)
 
 
 def _max_tokens_asked(fields: Fields) -> int | None:

@@ -16,7 +16,12 @@ from starlette.routing import Route
 
 from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BadInput, TooManyItems, Unsupported
-from zooserve_router.chat import Ask, ChatModel, ChatService, Step, granted_tokens
+from zooserve_router.chat.ask import Ask, Call, Step, calls_of_prompts
+from zooserve_router.chat.generation import Generation, Sampling
+from zooserve_router.chat.grants import granted_tokens
+from zooserve_router.chat.models import ChatModel
+from zooserve_router.chat.service import ChatService
+from zooserve_router.chat.tokens import refuse_more_than
 from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.answers import Answered, answered
 from zooserve_router.endpoints.sampling import (
@@ -26,10 +31,8 @@ from zooserve_router.endpoints.sampling import (
     sampling_asked,
     usage_asked,
 )
-from zooserve_router.generation import Generation
 from zooserve_router.payload import Fields, checked_text, json_fields
 from zooserve_router.services import context_of, services_of
-from zooserve_router.tokens import refuse_more_than
 
 __all__ = ["CompletionRequest", "routes"]
 
@@ -45,7 +48,7 @@ class CompletionRequest:
 
     model: Model
     prompts: tuple[PromptInput, ...]
-    sampling: Generation
+    sampling: Sampling
     max_tokens: int | None
     n: int
     echo: bool
@@ -80,7 +83,8 @@ class CompletionRequest:
         prompts = tuple([await service.prompt_of_text(chat, text, "prompt") for text in texts])
         longest = max(prompt.tokens for prompt in prompts)
         granted = granted_tokens(self.model, longest, self.max_tokens, _DEFAULT_MAX_TOKENS, "prompt")
-        return Ask(chat, prompts, replace(self.sampling, max_tokens=granted), self.n)
+        calls = calls_of_prompts(prompts, replace(self.sampling, max_tokens=granted), self.n)
+        return Ask(chat, calls, sum(prompt.tokens for prompt in prompts), granted)
 
 
 def _prompts_in(value: Any, max_tokens: int) -> tuple[PromptInput, ...]:
@@ -113,7 +117,11 @@ def _is_token(value: Any) -> bool:
 
 
 async def _text_of(chat: ChatModel, prompt: PromptInput) -> str:
-    return prompt if isinstance(prompt, str) else await chat.tokenizer.text_of(prompt, "prompt")
+    if isinstance(prompt, str):
+        return prompt
+    if chat.tokenizer is None:
+        raise Unsupported("`prompt` as token ids is not available with this model; send text.", param="prompt")
+    return await chat.tokenizer.text_of(prompt, "prompt")
 
 
 def _refuse_other_candidates(fields: Fields, n: int) -> None:
@@ -171,6 +179,10 @@ def _choice(index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
     return {"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}
 
 
+def _prompt_of(call: Call) -> str:
+    return call.work.prompt if isinstance(call.work, Generation) else ""
+
+
 async def create_completion(request: Request) -> Response:
     """POST /v1/completions."""
     services, context = services_of(request), context_of(request)
@@ -178,7 +190,7 @@ async def create_completion(request: Request) -> Response:
         wanted = CompletionRequest.parse(await json_fields(request), services.catalogue)
         context.record.runs(wanted.model, "interactive")
         ask = await wanted.ask(services.chat)
-    echoed = [prompt.text if wanted.echo else "" for prompt in ask.prompts for _ in range(wanted.n)]
+    echoed = [_prompt_of(call) if wanted.echo else "" for call in ask.calls]
     shape = CompletionShape(wanted.model, echoed)
     return await answered(services.chat, ask, context, shape, stream=wanted.stream, include_usage=wanted.include_usage)
 

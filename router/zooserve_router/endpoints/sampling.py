@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from zooserve.errors import BadInput, Unsupported
-from zooserve_router.generation import Generation
+from zooserve_router.chat.generation import Sampling
 from zooserve_router.payload import Fields, checked_text, kind_of
 
 __all__ = ["MAX_CHOICES", "NEUTRAL", "choices_asked", "refuse_unsupported", "sampling_asked", "usage_asked"]
@@ -48,12 +48,10 @@ _ACCEPTED = (
 """Bookkeeping of OpenAI's own that changes no answer."""
 
 
-def sampling_asked(fields: Fields) -> Generation:
-    """How to sample, without a prompt and a grant yet. Raises BadInput for a value out of its range."""
+def sampling_asked(fields: Fields) -> Sampling:
+    """How to sample, without a grant yet. Raises BadInput for a value out of its range."""
     seed = fields.integer("seed", low=-(2**63), high=2**63 - 1)
-    return Generation(
-        prompt="",
-        max_tokens=1,
+    return Sampling(
         temperature=_temperature_asked(fields),
         top_p=fields.number("top_p", low=0, high=1, default=1.0),
         frequency_penalty=fields.number("frequency_penalty", low=-2, high=2, default=0.0),

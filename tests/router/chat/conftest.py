@@ -17,13 +17,14 @@ from zooserve.catalogue import Catalogue, Limits, Model
 from zooserve.errors import ServingError
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.admission import Budget
-from zooserve_router.chat import ChatModel, ChatService, chat_probe
+from zooserve_router.chat.generation import Piece, Work
+from zooserve_router.chat.models import ChatModel, chat_probe
+from zooserve_router.chat.service import ChatService
+from zooserve_router.chat.templates import ChatTemplate
+from zooserve_router.chat.tokens import ChatTokenizer, load_tokenizer
 from zooserve_router.endpoints import chat, completions
-from zooserve_router.generation import Generation, Piece
 from zooserve_router.middleware import Edge
 from zooserve_router.readiness import Readiness
-from zooserve_router.templates import ChatTemplate
-from zooserve_router.tokens import ChatTokenizer, load_tokenizer
 
 TEMPLATE = (
     "{% for message in messages %}{% if message['content'] == 'please raise' %}"
@@ -39,12 +40,12 @@ class FakeLeaf:
 
     script: list[Piece | ServingError] = field(default_factory=lambda: [Piece("Hello"), Piece("", "stop")])
     hold: asyncio.Event | None = None
-    asked: list[Generation] = field(default_factory=list)
+    asked: list[Work] = field(default_factory=list)
     open: int = 0
     said: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def generate(self, model: str, generation: Generation, timeout_s: float) -> AsyncGenerator[Piece, None]:
-        self.asked.append(generation)
+    async def generate(self, work: Work, timeout_s: float) -> AsyncGenerator[Piece, None]:
+        self.asked.append(work)
         self.open += 1
         try:
             for index, item in enumerate(self.script):
@@ -107,10 +108,10 @@ def chat_model() -> Model:
 @pytest.fixture
 async def edge(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterator[ChatEdge]:
     leaf, budget, metrics = FakeLeaf(), Budget("chat", 1000), RouterMetrics(CollectorRegistry())
-    chats = {"chat": ChatModel(chat_model, ChatTemplate(TEMPLATE), byte_tokenizer, budget)}
-    readiness = Readiness([chat_model], {"chat": chat_probe(chat_model, chats, leaf)})
+    chats = {"chat": ChatModel(chat_model, leaf, budget, ChatTemplate(TEMPLATE), byte_tokenizer)}
+    readiness = Readiness([chat_model], {"chat": chat_probe(chat_model, chats)})
     app = Starlette(routes=[*chat.routes, *completions.routes])
-    service = ChatService(chats, leaf, readiness, metrics, cancel_settles_s=0.0)
+    service = ChatService(chats, readiness, metrics, cancel_settles_s=0.0)
     app.state.services = SimpleNamespace(catalogue=Catalogue((chat_model,)), chat=service)
     app.add_middleware(Edge, metrics=metrics, max_body_bytes=8 * 2**20, max_deadline_s=60)
     watch = asyncio.create_task(readiness.watch())

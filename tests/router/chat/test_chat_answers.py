@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, InternalError, Overloaded
-from zooserve_router.generation import Piece, Timings
+from zooserve_router.chat.generation import Piece, Timings
 
 
 async def test_a_whole_answer_has_its_text_reason_and_usage(edge) -> None:
@@ -77,7 +77,7 @@ async def test_sampling_reaches_the_leaf_as_asked(edge) -> None:
         stop="END",
         max_completion_tokens=9,
     )
-    asked = edge.leaf.asked[0]
+    asked = edge.leaf.asked[0].sampling
     assert (asked.temperature, asked.top_p, asked.presence_penalty, asked.frequency_penalty) == (0.5, 0.9, 1, -1)
     assert (asked.seed, asked.stop, asked.max_tokens) == (7, ("END",), 9)
 
@@ -85,15 +85,15 @@ async def test_sampling_reaches_the_leaf_as_asked(edge) -> None:
 async def test_without_a_seed_two_requests_differ(edge) -> None:
     await edge.chat()
     await edge.chat()
-    assert edge.leaf.asked[0].seed != edge.leaf.asked[1].seed
+    assert edge.leaf.asked[0].sampling.seed != edge.leaf.asked[1].sampling.seed
 
 
 async def test_max_tokens_is_clamped_by_the_catalogue_and_by_the_room_left(edge) -> None:
     await edge.chat(max_tokens=5000)
     await edge.chat("x" * 320)
-    assert edge.leaf.asked[0].max_tokens == 100
+    assert edge.leaf.asked[0].sampling.max_tokens == 100
     prompt = edge.leaf.asked[1].prompt.replace("<|im_start|>", "s").replace("<|im_end|>", "e")
-    assert edge.leaf.asked[1].max_tokens == 400 - len(prompt)
+    assert edge.leaf.asked[1].sampling.max_tokens == 400 - len(prompt)
 
 
 async def test_an_answer_cut_by_its_bound_counts_the_whole_bound(edge, pieces) -> None:
@@ -127,7 +127,7 @@ async def test_several_choices_each_have_their_own_seed_and_end(edge, events) ->
     response = await edge.chat(n=3, seed=5, stream=True)
     choices = [json.loads(line)["choices"][0] for line in events(response)[:-1]]
     assert sorted(choice["index"] for choice in choices if choice["finish_reason"]) == [0, 1, 2]
-    assert [asked.seed for asked in edge.leaf.asked] == [5, 6, 7]
+    assert [asked.sampling.seed for asked in edge.leaf.asked] == [5, 6, 7]
     whole = (await edge.chat(n=3)).json()
     assert [choice["message"]["content"] for choice in whole["choices"]] == ["Hello"] * 3
 
@@ -245,9 +245,9 @@ async def test_an_answer_that_its_server_broke_off_is_written_and_not_wasted_on_
 async def test_a_finished_choice_is_not_wasted_with_its_unfinished_sibling(edge) -> None:
     said = edge.leaf.generate
 
-    async def generate(model, generation, timeout_s):
-        edge.leaf.script = [Piece("whole"), Piece("", "stop")] if generation.seed == 5 else [Piece("half"), LATE]
-        async for piece in said(model, generation, timeout_s):
+    async def generate(work, timeout_s):
+        edge.leaf.script = [Piece("whole"), Piece("", "stop")] if work.sampling.seed == 5 else [Piece("half"), LATE]
+        async for piece in said(work, timeout_s):
             if piece is LATE:
                 await asyncio.Event().wait()
             yield piece
@@ -318,7 +318,7 @@ async def test_completions_take_raw_prompts_several_and_echo_them(edge) -> None:
     assert [choice["text"] for choice in answer["choices"]] == ["<|im_start|>user\nHiHello"] * 2 + ["AHello"] * 2
     assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2, 3]
     assert answer["usage"]["prompt_tokens"] == 9
-    assert edge.leaf.asked[0].max_tokens == 16
+    assert edge.leaf.asked[0].sampling.max_tokens == 16
 
 
 async def test_completions_pass_token_ids_on_as_their_text(edge, byte_tokenizer) -> None:

@@ -12,11 +12,11 @@ from tritonclient.utils import InferenceServerException
 from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded
 from zooserve.leaf.contract import INPUTS
 from zooserve_router.backends.leaf import Leaf, UnsentText, inputs_of, timings_of, translated_errors
-from zooserve_router.generation import Generation, Timings
+from zooserve_router.chat.generation import Generation, Sampling, Timings
 
 
 def test_only_named_inputs_are_sent_with_the_contracts_types() -> None:
-    tensors = inputs_of(Generation("Hi", 5, stop=("a", "b"), seed=2**63 - 1))
+    tensors = inputs_of(Generation("Hi", Sampling(5, stop=("a", "b"), seed=2**63 - 1)))
     sent = {tensor.name(): tensor for tensor in tensors}
     assert all(tensor.datatype() == INPUTS[name].datatype for name, tensor in sent.items())
     assert sent["sampling_param_stop"].shape() == [2]
@@ -25,7 +25,7 @@ def test_only_named_inputs_are_sent_with_the_contracts_types() -> None:
 
 
 def test_without_stop_strings_no_stop_is_sent() -> None:
-    assert "sampling_param_stop" not in [tensor.name() for tensor in inputs_of(Generation("Hi", 5))]
+    assert "sampling_param_stop" not in [tensor.name() for tensor in inputs_of(Generation("Hi", Sampling(5)))]
 
 
 @given(st.text(), st.data())
@@ -97,8 +97,8 @@ def test_grpc_codes_become_our_errors(code, expected) -> None:
 
 
 async def test_a_leaf_that_is_not_there_is_unavailable() -> None:
-    leaf = Leaf("127.0.0.1:1")
+    leaf = Leaf("127.0.0.1:1", "tensorrt_llm")
     with pytest.raises(BackendUnavailable, match=r"127\.0\.0\.1:1"):
-        async for _ in leaf.generate("tensorrt_llm", Generation("Hi", 1), timeout_s=5):
+        async for _ in leaf.generate(Generation("Hi"), timeout_s=5):
             pass
     await leaf.close()

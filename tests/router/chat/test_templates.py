@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from zooserve.errors import InputTooLong, TemplateFailed
-from zooserve_router.templates import ChatTemplate
+from zooserve_router.chat.templates import ChatTemplate
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 

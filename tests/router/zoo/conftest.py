@@ -192,7 +192,7 @@ async def router(vocabulary: Vocabulary, catalogue: Catalogue, bounds: RouterSet
     word_list = WordList(
         words.Vocabulary("!,.", lower=True, num_words=900, words={f"w{index}": index for index in range(1, 900)})
     )
-    services = wired(Settings(router=bounds), chat, vocabularies, {"classify": word_list}, {}, zoo, None, metrics)  # type: ignore[arg-type]
+    services = wired(Settings(router=bounds), chat, vocabularies, {"classify": word_list}, {}, zoo, metrics)
     app = bare_app(bounds, metrics)
     app.state.services = services
     watch = asyncio.create_task(services.readiness.watch())

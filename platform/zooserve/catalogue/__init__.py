@@ -1,0 +1,38 @@
+"""The catalogue: every public model, declared once, in `zoo.yaml`.
+
+The router, the CLI, the tests and the demo read this file's models from here; nobody else keeps a list.
+`model` says what a model is, `backend` what answers for a chat model, `file` reads them all.
+"""
+
+from zooserve.catalogue.backend import CAPABILITIES, Backend, BackendKind, Feature, ToolFamily
+from zooserve.catalogue.file import (
+    Catalogue,
+    CatalogueError,
+    ModelNotEnabled,
+    UnknownModel,
+    line_of,
+    load_catalogue,
+)
+from zooserve.catalogue.model import ChunkTokens, Limits, LongText, Modality, Model, Prompts, SloClass, Task
+
+__all__ = [
+    "CAPABILITIES",
+    "Backend",
+    "BackendKind",
+    "Catalogue",
+    "CatalogueError",
+    "ChunkTokens",
+    "Feature",
+    "Limits",
+    "LongText",
+    "Modality",
+    "Model",
+    "ModelNotEnabled",
+    "Prompts",
+    "SloClass",
+    "Task",
+    "ToolFamily",
+    "UnknownModel",
+    "line_of",
+    "load_catalogue",
+]

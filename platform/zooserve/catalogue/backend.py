@@ -1,0 +1,98 @@
+"""What answers for a chat model: which protocol it speaks, where it is, and what it can do.
+
+A request for something that a backend cannot do is refused by name. It is never dropped, and never merely prompted for.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from zooserve.catalogue.entry import Entry
+
+__all__ = ["CAPABILITIES", "Backend", "BackendKind", "Feature", "ToolFamily"]
+
+BackendKind = Literal["llmapi", "tensorrt_llm", "vllm", "openai", "anthropic"]
+"""The protocol: TensorRT-LLM's llmapi model, its older engine path, Triton's vLLM backend, OpenAI's, Anthropic's."""
+
+Feature = Literal[
+    "completions",
+    "images",
+    "json_object",
+    "json_schema",
+    "logit_bias",
+    "logprobs",
+    "n",
+    "penalties",
+    "seed",
+    "tool_choice",
+    "tools",
+]
+"""What a request may ask for and a backend may lack:
+
+completions: raw prompts. images: image parts in messages. json_object, json_schema: `response_format`, enforced by a
+grammar. n: several choices of one request (without it the router asks once for each). penalties: frequency and
+presence. tools: the engine writes `tool_calls` itself (without it, and with json_schema, the router builds them on a
+schema). tool_choice: the engine enforces `required` and a named function.
+"""
+
+ToolFamily = Literal["hermes", "llama3", "mistral"]
+"""How a model family writes a tool call: the JSON that the router has it write under a schema, and reads back."""
+
+_SAMPLED: frozenset[Feature] = frozenset({"completions", "penalties", "seed"})
+
+CAPABILITIES: Mapping[BackendKind, frozenset[Feature]] = MappingProxyType(
+    {
+        "llmapi": _SAMPLED,
+        "tensorrt_llm": _SAMPLED,
+        "vllm": _SAMPLED,
+        "openai": _SAMPLED
+        | {"images", "json_object", "json_schema", "logit_bias", "logprobs", "n", "tool_choice", "tools"},
+        "anthropic": frozenset({"images", "tool_choice", "tools"}),
+    }
+)
+"""What each kind can do; a catalogue entry's `can` and `cannot` say where its server differs."""
+
+_OVER_HTTP: tuple[BackendKind, ...] = ("openai", "anthropic")
+
+
+class Backend(Entry):
+    """What answers for one chat model."""
+
+    kind: BackendKind = "llmapi"
+    leaves: tuple[str, ...] = ()
+    """gRPC addresses (host:port) of the Tritons that serve it; none: the platform's own leaf."""
+    url: Annotated[str, Field(pattern=r"^https?://")] | None = None
+    """Base URL of an upstream, with its `/v1`."""
+    model: str | None = None
+    """Its name over there; none: the public name."""
+    key_env: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None
+    """The environment variable of the router that holds the upstream's API key."""
+    forward_headers: tuple[str, ...] = ()
+    """Headers of the caller's request that the upstream is to see; no others are passed on."""
+    can: frozenset[Feature] = frozenset()
+    """Features beyond those of its kind."""
+    cannot: frozenset[Feature] = frozenset()
+    """Features of its kind that this server lacks."""
+    tool_family: ToolFamily = "hermes"
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What a request for this model may ask for."""
+        return (CAPABILITIES[self.kind] | self.can) - self.cannot
+
+    @property
+    def is_upstream(self) -> bool:
+        """Whether it is asked over HTTP, with messages, rather than over gRPC with a rendered prompt."""
+        return self.kind in _OVER_HTTP
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.can & self.cannot:
+            raise ValueError(f"`can` and `cannot` both name {', '.join(sorted(self.can & self.cannot))}")
+        if self.leaves and self.is_upstream:
+            raise ValueError(f"a backend of kind {self.kind} has a `url`, not `leaves`")
+        if self.url is not None and not self.is_upstream:
+            raise ValueError(f"a backend of kind {self.kind} has `leaves`, not a `url`")
+        return self

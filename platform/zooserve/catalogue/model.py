@@ -1,0 +1,175 @@
+"""One public model of the catalogue: what it is called, what it takes, where it runs."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from zooserve.catalogue.backend import Backend
+from zooserve.catalogue.entry import Entry
+
+__all__ = ["ChunkTokens", "Limits", "LongText", "Modality", "Model", "Prompts", "SloClass", "Task"]
+
+Task = Literal["embed", "rerank", "classify", "rag_query", "sparse", "chat"]
+SloClass = Literal["interactive", "bulk"]
+Modality = Literal["text", "image", "file"]
+
+
+class Limits(Entry):
+    """What one request may bring."""
+
+    max_tokens: Annotated[int, Field(gt=0)]
+    """Tokens of one text, special tokens counted: for chat, prompt and answer together.
+
+    For an image or a file: what each counts for in admission.
+    """
+    max_items: Annotated[int, Field(gt=0)] = 1
+    """Texts of one request (documents, for rerank)."""
+    max_request_tokens: Annotated[int, Field(gt=0)] = 300_000
+    """Tokens of one request, all its texts together."""
+    max_completion_tokens: Annotated[int, Field(gt=0)] | None = None
+    """Chat: what an answer is clamped to, and gets when the caller names no bound."""
+
+
+class ChunkTokens(Entry):
+    """How many tokens one request to Triton may have, rows times their padded length, per SLO class."""
+
+    interactive: Annotated[int, Field(gt=0)] = 4096
+    """16 texts of 256 tokens: what the interactive encoder runs at once."""
+    bulk: Annotated[int, Field(gt=0)] = 2048
+    """Four runs of the bulk encoder: a long list comes back to the queue after each, and a slow chunk blocks less."""
+
+    def of(self, slo_class: SloClass) -> int:
+        """The tokens of this class."""
+        return self.interactive if slo_class == "interactive" else self.bulk
+
+
+class Prompts(Entry):
+    """What the model was trained to see before a text, by what the text is: the request's `input_type`."""
+
+    query: str
+    passage: str
+
+
+class LongText(Entry):
+    """How texts longer than the model reads are embedded, for requests that opt in."""
+
+    triton: Mapping[SloClass, str]
+    """The Triton model per SLO class that averages the vectors of a text's windows."""
+    max_tokens: Annotated[int, Field(gt=0)]
+    """Tokens of one text, special tokens counted once."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if "interactive" not in self.triton:
+            raise ValueError("triton needs an `interactive` model")
+        return self
+
+    def triton_model(self, slo_class: SloClass) -> str:
+        """The Triton model for this class."""
+        return self.triton.get(slo_class) or self.triton["interactive"]
+
+
+class Model(Entry):
+    """One public model: what it is called, what it takes, and where it runs."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    task: Task
+    modality: Modality = "text"
+    """Classify: what it takes. An image or a file is a content part here, and bytes in Triton."""
+    runs_on: Literal["zoo", "leaf", "engine", "upstream"]
+    """Chat: `leaf` is a Triton of its own, `engine` the platform's own OpenAI server, `upstream` somebody else's."""
+    triton: Mapping[SloClass, str] = MappingProxyType({})
+    """The Triton model per SLO class: an ensemble in the zoo, a decoupled model on the leaf."""
+    backend: Backend | None = None
+    """Chat: what answers; none: TensorRT-LLM's llmapi contract on the leaf, OpenAI's API elsewhere."""
+    encoder: Mapping[SloClass, str] | None = None
+    """The Triton model that takes token ids, for callers who bring their own tokens."""
+    tokenizer: str | None = None
+    """tokenizer.json (classify: vocabulary.json), relative to the model repository: the router counts with it."""
+    chat_template: str | None = None
+    """Jinja template, relative to the model repository."""
+    default_system_prompt: str | None = None
+    """Chat: put in front when the caller sends no system message."""
+    aliases: tuple[str, ...] = ()
+    version: Annotated[int, Field(gt=0)] = 1
+    required: bool = False
+    """The router is ready only when every required model is."""
+    optional: bool = False
+    """Runs only where ZOOSERVE_MODELS asks for it."""
+    buckets: tuple[int, ...] = ()
+    """The lengths that the tokenizer stage pads to, in tokens; each is warmed and probed."""
+    chunk_rows: Annotated[int, Field(gt=0)] = 32
+    """Texts that the router puts into one request to Triton."""
+    chunk_tokens: ChunkTokens = ChunkTokens()
+    """Tokens, padding counted, that the router puts into one request to Triton."""
+    limits: Limits
+    best_score: Annotated[float, Field(gt=0)] = 1.0
+    """Rerank: the score that is a relevance of 1. A probability reaches 1; late interaction, two cosines, reaches 2."""
+    prompts: Prompts | None = None
+    """Embed: the router writes one before every text, and counts it. Token ids go as they are."""
+    long_text: LongText | None = None
+    """Embed: takes longer texts where the request says `long_text: "mean"`; without this none may."""
+    dimensions: int | None = None
+    labels: tuple[str, ...] = ()
+    labels_file: str | None = None
+    """The labels, a line each, in a file relative to the model repository, where they come with the weights."""
+    exclusive: bool = False
+    """Classify: one label is true, so that the probabilities add up to 1; else each is its own."""
+    kv_bytes_per_token: int | None = None
+    kv_budget_tokens: int | None = None
+    """Chat: prompt and granted answer tokens that may be in flight on the leaf."""
+    licence: str
+    source: str
+    description: str = ""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if "interactive" not in self.triton and self.runs_on in ("zoo", "leaf"):
+            raise ValueError("triton needs an `interactive` model")
+        if (self.runs_on == "zoo") is (self.task == "chat"):
+            raise ValueError("chat models run on `leaf`, `engine` or `upstream`, all others on `zoo`")
+        if self.task == "chat":
+            self._refuse_other_place()
+        if self.task == "classify" and not (self.labels or self.labels_file):
+            raise ValueError("a classify model needs `labels` or a `labels_file`")
+        if self.task != "classify" and self.modality != "text":
+            raise ValueError(f"a model of task {self.task} takes text; only classify models take anything else")
+        if self.task in ("embed", "rag_query", "sparse") and self.dimensions is None:
+            raise ValueError(f"a model of task {self.task} needs `dimensions`")
+        if self.long_text is not None and self.task != "embed":
+            raise ValueError("only an embed model can have `long_text`")
+        if self.long_text is not None and self.long_text.max_tokens <= self.limits.max_tokens:
+            raise ValueError("`long_text.max_tokens` must be above `limits.max_tokens`")
+        if self.runs_on == "leaf" and (self.tokenizer is None or self.chat_template is None):
+            raise ValueError("a chat model on the leaf needs `tokenizer` and `chat_template`")
+        if self.runs_on == "leaf" and self.kv_budget_tokens is None:
+            raise ValueError("a chat model on the leaf needs `kv_budget_tokens`")
+        return self
+
+    def _refuse_other_place(self) -> None:
+        if self.chat_backend.is_upstream is (self.runs_on == "leaf"):
+            raise ValueError(f"a backend of kind {self.chat_backend.kind} does not run on `{self.runs_on}`")
+        if (self.chat_backend.url is None) is (self.runs_on == "upstream"):
+            raise ValueError("a model has a `backend.url` where it runs on `upstream`, and only there")
+
+    @property
+    def chat_backend(self) -> Backend:
+        """What answers for this chat model."""
+        return self.backend or Backend(kind="llmapi" if self.runs_on == "leaf" else "openai")
+
+    def triton_model(self, slo_class: SloClass) -> str:
+        """The Triton model for this class; a model without a bulk twin serves bulk from the interactive one."""
+        return self.triton.get(slo_class) or self.triton["interactive"]
+
+    def triton_models(self) -> list[str]:
+        """Every Triton model that it names, each once."""
+        long_text = self.long_text.triton if self.long_text is not None else {}
+        return list(dict.fromkeys((*self.triton.values(), *(self.encoder or {}).values(), *long_text.values())))
+
+    def encoder_model(self, slo_class: SloClass) -> str | None:
+        """The Triton model that takes token ids for this class, if there is one."""
+        if self.encoder is None:
+            return None
+        return self.encoder.get(slo_class) or self.encoder["interactive"]

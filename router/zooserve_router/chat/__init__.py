@@ -1,0 +1,1 @@
+"""Chat: what a request wants (`generation`), what that takes (`ask`), and the answer as it comes (`service`)."""

@@ -1,0 +1,81 @@
+"""What a chat request takes: its calls to the backend, the choices they make, the tokens they hold."""
+
+from dataclasses import dataclass, replace
+
+from zooserve_router.chat.generation import Generation, Sampling, TokenLogprob, ToolCallPart, Work
+from zooserve_router.chat.models import ChatModel
+
+__all__ = ["Ask", "Call", "Prompt", "Step", "calls_of_prompts"]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A rendered prompt and its exact length."""
+
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request to the backend, which makes `choices` answers."""
+
+    work: Work
+    held_tokens: int
+    """KV tokens that it may come to occupy: its prompt and everything granted."""
+    choices: int = 1
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Everything that one request wants."""
+
+    chat: ChatModel
+    calls: tuple[Call, ...]
+    prompt_tokens: int
+    """Tokens of all prompts, each counted once; an estimate where the backend alone can count."""
+    granted_tokens: int
+    """What each choice may have."""
+
+    @property
+    def held_tokens(self) -> int:
+        """KV tokens that this may come to occupy."""
+        return sum(call.held_tokens for call in self.calls)
+
+    @property
+    def choices(self) -> int:
+        """How many answers this makes."""
+        return sum(call.choices for call in self.calls)
+
+    @property
+    def work(self) -> Work:
+        """What the first call asks; the others differ in prompt and seed."""
+        return self.calls[0].work
+
+
+def calls_of_prompts(
+    prompts: tuple[Prompt, ...], sampling: Sampling, n: int, lora: str | None = None
+) -> tuple[Call, ...]:
+    """One call per choice, in the order of their index. Each has its own seed, so that no two say the same."""
+    return tuple(
+        Call(
+            Generation(prompt.text, replace(sampling, seed=(sampling.seed + choice) % 2**63), lora),
+            prompt.tokens + sampling.max_tokens,
+        )
+        for prompt in prompts
+        for choice in range(n)
+    )
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is new of one choice. The last step of a choice has its finish reason and its length."""
+
+    index: int
+    text: str = ""
+    finish_reason: str | None = None
+    completion_tokens: int = 0
+    tool_calls: tuple[ToolCallPart, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+    reasoning: str = ""
+    refusal: str = ""

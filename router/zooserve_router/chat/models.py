@@ -1,0 +1,88 @@
+"""The chat models with what the router needs to speak for each: backend, template, tokenizer, budget."""
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from zooserve.catalogue import Catalogue, Model
+from zooserve.errors import BackendUnavailable
+from zooserve_router.admission import Budget
+from zooserve_router.chat.generation import Conversation, Generation, Piece, Sampling, Work
+from zooserve_router.chat.templates import ChatTemplate
+from zooserve_router.chat.tokens import ChatTokenizer, load_tokenizer
+from zooserve_router.readiness import Probe
+
+__all__ = ["ChatBackend", "ChatModel", "chat_probe", "load_chat_models"]
+
+_PROBE_TIMEOUT_S = 30.0
+_log = logging.getLogger(__name__)
+
+
+class ChatBackend(Protocol):
+    """What generates, over there. Closing what `generate` returns ends the work there at once.
+
+    Generators of several answers at once may mix their pieces. Raises Unsupported for a kind of work it cannot do.
+    """
+
+    def generate(self, work: Work, timeout_s: float) -> AsyncGenerator[Piece, None]: ...
+
+
+@dataclass(frozen=True)
+class ChatModel:
+    """A chat model of the catalogue. Without template and tokenizer its backend has its own."""
+
+    model: Model
+    backend: ChatBackend
+    budget: Budget
+    template: ChatTemplate | None = None
+    tokenizer: ChatTokenizer | None = None
+
+
+def load_chat_models(
+    catalogue: Catalogue, repository: Path, replicas: int, backend_of: Callable[[Model], ChatBackend]
+) -> Mapping[str, ChatModel]:
+    """The chat models whose files are there and can be used; one that is missing shows in that model's readiness.
+
+    Each replica gets its share of a model's KV budget.
+    """
+    loaded: dict[str, ChatModel] = {}
+    for model in catalogue.of_task("chat"):
+        try:
+            loaded[model.name] = _load(model, repository, replicas, backend_of(model))
+        except Exception:  # whatever is wrong with one checkpoint's files must not take the other models down
+            _log.exception("%s: its tokenizer, chat template or backend cannot be used", model.name)
+    return loaded
+
+
+def _load(model: Model, repository: Path, replicas: int, backend: ChatBackend) -> ChatModel:
+    budget = Budget(model.name, model.kv_budget_tokens // replicas if model.kv_budget_tokens else None)
+    template = ChatTemplate.read(repository / model.chat_template) if model.chat_template else None
+    source = template.source if template else ""
+    tokenizer = load_tokenizer(repository / model.tokenizer, source) if model.tokenizer else None
+    return ChatModel(model, backend, budget, template, tokenizer)
+
+
+def chat_probe(model: Model, models: Mapping[str, ChatModel]) -> Probe:
+    """A probe that has the model write one real token."""
+
+    async def probe() -> None:
+        if model.name not in models:
+            raise BackendUnavailable(
+                f"the tokenizer or chat template of {model.name} is missing or broken; run `zooserve fetch` and restart"
+            )
+        pieces = models[model.name].backend.generate(_one_token(model), _PROBE_TIMEOUT_S)
+        async with aclosing(pieces):
+            async for _ in pieces:
+                pass
+
+    return probe
+
+
+def _one_token(model: Model) -> Work:
+    sampling = Sampling(max_tokens=1, temperature=0.0)
+    if model.chat_backend.is_upstream:
+        return Conversation([{"role": "user", "content": "Hello"}], sampling)
+    return Generation("Hello", sampling)
