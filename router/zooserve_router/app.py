@@ -17,16 +17,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Lifespan
 
-from zooserve.catalogue import Catalogue, Model, SloClass, load_catalogue
+from zooserve.catalogue import Catalogue, SloClass, load_catalogue
 from zooserve.errors import BadInput, MethodNotAllowed, RouteNotFound
 from zooserve.settings import RouterSettings, Settings
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.admission import Budget
-from zooserve_router.backends.leaf import Leaf
+from zooserve_router.backends.opening import opened_backend
 from zooserve_router.backends.traces import TraceSource
 from zooserve_router.backends.wire import ConnectionPool
 from zooserve_router.backends.zoo import ZooBackend
-from zooserve_router.chat.models import ChatBackend, ChatModel, chat_probe, load_chat_models
+from zooserve_router.chat.models import ChatModel, chat_probe, load_chat_models
 from zooserve_router.chat.service import ChatService
 from zooserve_router.classification import Classifier
 from zooserve_router.dispatch import Zoo, ZooDispatch
@@ -119,7 +119,7 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
         load_vocabularies(catalogue, settings.repository),
         load_word_lists(catalogue, settings.repository),
         load_chat_models(
-            catalogue, settings.repository, settings.router.replicas, partial(_chat_backend, settings, stack)
+            catalogue, settings.repository, settings.router.replicas, partial(opened_backend, settings, stack)
         ),
         ZooBackend(
             pool,
@@ -132,13 +132,6 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
     stack.push_async_callback(services.dispatch.drain, _DRAIN_S)
     await stack.enter_async_context(_in_background(services.readiness))
     return services
-
-
-def _chat_backend(settings: Settings, stack: AsyncExitStack, model: Model) -> ChatBackend:
-    """The client of what answers for this chat model."""
-    leaf = Leaf(f"{settings.leaf.host}:{settings.leaf.grpc_port}", model.triton_model("interactive"))
-    stack.push_async_callback(leaf.close)
-    return leaf
 
 
 def _traces(settings: Settings, stack: AsyncExitStack) -> TraceSource | None:

@@ -1,26 +1,19 @@
-"""Chat: messages to a prompt of counted tokens, a grant of answer tokens, admission, and the answer as it comes.
-
-A leaf knows neither templates nor token counts nor who may run: all three are decided here, before it is asked. An
-upstream has its own template, and counts for itself: it is sent the messages, and its count is believed.
-"""
+"""Chat: admission, and the answer as it comes, however it ends."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from zooserve.catalogue import Model
-from zooserve.errors import BackendUnavailable, DeadlineExceeded, InputTooLong
+from zooserve.errors import BackendUnavailable, DeadlineExceeded
 from zooserve.leaf.stops import StopScanner
 from zooserve_observability.metrics import RouterMetrics
-from zooserve_router.chat.ask import Ask, Call, Prompt, Step, calls_of_prompts
-from zooserve_router.chat.generation import Conversation, Generation, Message, Piece, Timings
-from zooserve_router.chat.grants import granted_tokens
+from zooserve_router.chat.ask import Ask, Call, Step
+from zooserve_router.chat.asking import tokens_of
+from zooserve_router.chat.generation import Generation, Piece, Timings
 from zooserve_router.chat.models import ChatModel
-from zooserve_router.chat.templates import ChatTemplate
-from zooserve_router.chat.tokens import ChatTokenizer
 from zooserve_router.context import RequestContext
 from zooserve_router.fanout import merged
 from zooserve_router.readiness import Readiness
@@ -30,8 +23,6 @@ __all__ = ["ChatService"]
 # A cancelled request leaves the engine within one step, 11 to 200 ms (measured), and nothing says when: its tokens
 # stay admitted a little longer than that.
 _CANCEL_SETTLES_S = 0.25
-# Where only the backend can count: English text has about four characters a token.
-_CHARACTERS_PER_TOKEN = 4
 
 
 @dataclass
@@ -47,7 +38,7 @@ class _Run:
 
 
 class ChatService:
-    """Renders, counts, admits and runs chats on their backends."""
+    """Admits chats and runs them on their backends."""
 
     def __init__(
         self,
@@ -67,42 +58,6 @@ class ChatService:
         if model.name not in self._models:
             raise BackendUnavailable(f"{model.name} is not ready: its tokenizer or template is missing.", param="model")
         return self._models[model.name]
-
-    async def ask_of_conversation(self, chat: ChatModel, wanted: Conversation, max_tokens: int | None) -> Ask:
-        """What answering takes, `n` times; `max_tokens` None leaves the length to the model.
-
-        Raises BadInput for content that would forge turns, TemplateFailed, or InputTooLong.
-        """
-        if chat.template is None or chat.tokenizer is None:
-            return _ask_of_upstream(chat, wanted, max_tokens)
-        prompt = await self._rendered(chat, chat.template, chat.tokenizer, wanted.messages)
-        granted = granted_tokens(chat.model, prompt.tokens, max_tokens, None, "messages")
-        sampling = replace(wanted.sampling, max_tokens=granted)
-        return Ask(chat, calls_of_prompts((prompt,), sampling, wanted.n), prompt.tokens, granted)
-
-    async def _rendered(
-        self, chat: ChatModel, template: ChatTemplate, tokenizer: ChatTokenizer, messages: Sequence[Message]
-    ) -> Prompt:
-        """The messages as the model wants to read them."""
-        limit = chat.model.limits.max_tokens
-        most_characters = limit * tokenizer.longest_token_bytes
-        if sum(len(str(message.get("content", ""))) for message in messages) > most_characters:
-            raise InputTooLong(
-                f"This model's maximum context length is {limit} tokens; your messages are far longer. Shorten them.",
-                param="messages",
-            )
-        for index, message in enumerate(messages):
-            for name in ("content", "name"):
-                tokenizer.refuse_control_tokens(str(message.get(name, "")), f"messages[{index}].{name}")
-        whole = _with_system_prompt(messages, chat.model.default_system_prompt)
-        text = template.render(whole, max_characters=most_characters)
-        return await self.prompt_of_text(chat, text, param="messages")
-
-    async def prompt_of_text(self, chat: ChatModel, text: str, param: str) -> Prompt:
-        """A prompt as it stands. Raises InputTooLong."""
-        if chat.tokenizer is None:
-            return Prompt(text, _estimated_tokens(text))
-        return Prompt(text, await chat.tokenizer.count_prompt(text, chat.model.limits.max_tokens, param))
 
     async def answer(self, ask: Ask, context: RequestContext) -> AsyncGenerator[Step, None]:
         """All choices, as they come. Raises Overloaded before anything is sent.
@@ -184,7 +139,7 @@ class ChatService:
         """Tokens of a finished answer: the whole grant where that ended it, else the text's own."""
         if reason == "length":
             return ask.granted_tokens
-        return min(_tokens_of(ask.chat, text), ask.granted_tokens)
+        return min(tokens_of(ask.chat, text), ask.granted_tokens)
 
     def _first_token(self, model: Model, context: RequestContext) -> None:
         spent_s = time.monotonic() - context.started
@@ -193,7 +148,7 @@ class ChatService:
 
     def _unfinished_tokens(self, ask: Ask, run: _Run) -> int:
         """Tokens written of choices whose end the caller did not get."""
-        return sum(_tokens_of(ask.chat, text) for index, text in run.texts.items() if index not in run.finished)
+        return sum(tokens_of(ask.chat, text) for index, text in run.texts.items() if index not in run.finished)
 
     def _count_waste(self, ask: Ask, run: _Run, context: RequestContext) -> None:
         model, written = ask.chat.model, self._unfinished_tokens(ask, run)
@@ -206,35 +161,9 @@ class ChatService:
             asyncio.get_running_loop().call_later(self._cancel_settles_s, ask.chat.budget.give_back, ask.held_tokens)
 
 
-def _ask_of_upstream(chat: ChatModel, wanted: Conversation, max_tokens: int | None) -> Ask:
-    """Messages as they are; prompt and answer are what they look like, until the upstream has counted."""
-    estimated = sum(_estimated_tokens(str(message.get("content") or "")) for message in wanted.messages)
-    granted = granted_tokens(chat.model, min(estimated, chat.model.limits.max_tokens - 1), max_tokens, None, "messages")
-    conversation = replace(wanted, sampling=replace(wanted.sampling, max_tokens=granted))
-    if "n" in chat.model.chat_backend.features or wanted.n == 1:
-        calls: tuple[Call, ...] = (Call(conversation, (estimated + granted) * wanted.n, wanted.n),)
-    else:
-        calls = tuple(Call(_seeded(conversation, choice), estimated + granted) for choice in range(wanted.n))
-    return Ask(chat, calls, estimated, granted)
-
-
-def _seeded(conversation: Conversation, choice: int) -> Conversation:
-    """The same for one choice alone, which is not to say what another one says."""
-    sampling = conversation.sampling
-    return replace(conversation, n=1, sampling=replace(sampling, seed=(sampling.seed + choice) % 2**63))
-
-
 def _served_by(model: Model) -> str:
     """What hangs when nothing answers. Chat is always interactive: a stream keeps its slot whatever its class."""
     return model.name if model.chat_backend.is_upstream else model.triton_model("interactive")
-
-
-def _tokens_of(chat: ChatModel, text: str) -> int:
-    return chat.tokenizer.count(text) if chat.tokenizer is not None else _estimated_tokens(text)
-
-
-def _estimated_tokens(text: str) -> int:
-    return -(-len(text) // _CHARACTERS_PER_TOKEN)
 
 
 def _note_timings(timings: Timings | None, context: RequestContext) -> None:
@@ -243,10 +172,3 @@ def _note_timings(timings: Timings | None, context: RequestContext) -> None:
         phases = context.record.phases_s
         engine = {"queue": timings.queue_s, "prefill": timings.prefill_s, "decode": timings.decode_s}
         phases.update({name: max(spent, phases.get(name, 0.0)) for name, spent in engine.items()})
-
-
-def _with_system_prompt(messages: Sequence[Mapping[str, Any]], default: str | None) -> list[dict[str, Any]]:
-    whole = [dict(message) for message in messages]
-    if default is not None and not any(message["role"] == "system" for message in whole):
-        return [{"role": "system", "content": default}, *whole]
-    return whole

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BadInput
 from zooserve_router.chat.ask import Ask, Step
+from zooserve_router.chat.asking import ask_of_conversation
 from zooserve_router.chat.generation import Conversation, Sampling
 from zooserve_router.chat.service import ChatService
 from zooserve_router.dispatch import find_model
@@ -58,7 +59,7 @@ class ChatRequest:
     async def ask(self, service: ChatService) -> Ask:
         """The request in tokens: prompt rendered and counted, answer granted."""
         conversation = Conversation(self.messages, self.sampling, self.n)
-        return await service.ask_of_conversation(service.ready_model(self.model), conversation, self.max_tokens)
+        return await ask_of_conversation(service.ready_model(self.model), conversation, self.max_tokens)
 
 
 def _max_tokens_asked(fields: Fields) -> int | None:

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BadInput, TooManyItems, Unsupported
 from zooserve_router.chat.ask import Ask, Call, Step, calls_of_prompts
+from zooserve_router.chat.asking import prompt_of_text
 from zooserve_router.chat.generation import Generation, Sampling
 from zooserve_router.chat.grants import granted_tokens
 from zooserve_router.chat.models import ChatModel
@@ -80,7 +81,7 @@ class CompletionRequest:
         """The request in tokens: prompts counted, answers granted, the same for all since they share one bound."""
         chat = service.ready_model(self.model)
         texts = [await _text_of(chat, prompt) for prompt in self.prompts]
-        prompts = tuple([await service.prompt_of_text(chat, text, "prompt") for text in texts])
+        prompts = tuple([await prompt_of_text(chat, text, "prompt") for text in texts])
         longest = max(prompt.tokens for prompt in prompts)
         granted = granted_tokens(self.model, longest, self.max_tokens, _DEFAULT_MAX_TOKENS, "prompt")
         calls = calls_of_prompts(prompts, replace(self.sampling, max_tokens=granted), self.n)

@@ -1,0 +1,17 @@
+"""Which client answers for a chat model, by the kind of backend that the catalogue names."""
+
+from contextlib import AsyncExitStack
+
+from zooserve.catalogue import Model
+from zooserve.settings import Settings
+from zooserve_router.backends.leaf import Leaf
+from zooserve_router.chat.models import ChatBackend
+
+__all__ = ["opened_backend"]
+
+
+def opened_backend(settings: Settings, stack: AsyncExitStack, model: Model) -> ChatBackend:
+    """The client of what answers for this chat model; the stack closes it."""
+    leaf = Leaf(f"{settings.leaf.host}:{settings.leaf.grpc_port}", model.triton_model("interactive"))
+    stack.push_async_callback(leaf.close)
+    return leaf
