@@ -1,0 +1,128 @@
+"""A decoupled Triton model asked over gRPC: one stream per answer, left by closing it; its errors as ours.
+
+What the contracts of chat models share: `leaf` (llmapi), `vllm` and `engine_path` differ in tensors alone.
+"""
+
+import codecs
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import numpy as np
+from tritonclient.grpc import InferInput
+from tritonclient.grpc import aio as triton
+from tritonclient.utils import InferenceServerException
+
+from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded, ServingError
+
+__all__ = ["TritonStream", "UnsentText", "bytes_of", "tensor", "translated_errors"]
+
+# gRPC backs off for up to two minutes by default: a restarted server would stay "unreachable" for that long.
+_CHANNEL = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000)]
+_NUMPY_TYPES: dict[str, type[np.generic]] = {
+    "BOOL": np.bool_,
+    "FP32": np.float32,
+    "INT32": np.int32,
+    "UINT64": np.uint64,
+    "BYTES": np.object_,
+}
+# On a stream Triton's errors carry no code: these are its own words, and the embedded leaf's.
+_QUEUE_FULL = ("maximum queue size", "queue is full", "already wait for one of")
+_NOT_READY = ("unknown model", "not found", "not ready", "not healthy", "unavailable", "shutting down")
+
+
+class TritonStream:
+    """One model on one Triton. Must be made inside a running event loop."""
+
+    def __init__(self, address: str, model: str) -> None:
+        self.address = address
+        self.model = model
+        self._client = triton.InferenceServerClient(address, channel_args=_CHANNEL)
+
+    async def close(self) -> None:
+        """Close the channel, and with it every stream that is left."""
+        await self._client.close()
+
+    async def responses(self, inputs: Sequence[Any], timeout_s: float) -> AsyncGenerator[Any, None]:
+        """What the model sends for one request, response by response; closing this cancels the call at once."""
+        with translated_errors(self.model, self.address):
+            call = self._client.stream_infer(_one_request(self.model, inputs), stream_timeout=timeout_s)
+            try:
+                async for result, error in call:
+                    if error is not None:
+                        raise error
+                    yield result
+            finally:
+                call.cancel()
+
+
+async def _one_request(model: str, inputs: Sequence[Any]) -> AsyncIterator[dict[str, Any]]:
+    # The id is ours and unguessable: some contracts let whoever knows a request's id end it.
+    yield {"model_name": model, "inputs": list(inputs), "request_id": secrets.token_hex(16)}
+
+
+def tensor(name: str, datatype: str, values: Sequence[Any], shape: Sequence[int] | None = None) -> Any:
+    """An input tensor, one-dimensional unless a shape is given."""
+    made = InferInput(name, list(shape or (len(values),)), datatype)
+    made.set_data_from_numpy(np.array(values, dtype=_NUMPY_TYPES[datatype]).reshape(made.shape()))
+    return made
+
+
+def bytes_of(result: Any, name: str) -> bytes | None:
+    """The first value of a text output; None where the response has none."""
+    values = result.as_numpy(name)
+    if values is None or values.size == 0:
+        return None
+    value = values.flat[0]
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+class UnsentText:
+    """Turns a growing answer, sent whole each time, into what is new of it, never half a character."""
+
+    def __init__(self) -> None:
+        self._sent = 0
+
+    def advance(self, whole: bytes, *, is_last: bool) -> str:
+        """The text beyond what was returned before; a character still incomplete waits, except at the end."""
+        text = codecs.getincrementaldecoder("utf-8")("replace").decode(whole, final=is_last)
+        if not is_last:
+            # A detokenizer writes U+FFFD for a character whose tokens have not all come yet.
+            text = text.rstrip("\ufffd")
+        new = text[self._sent :]
+        self._sent += len(new)
+        return new
+
+
+@contextmanager
+def translated_errors(model: str, address: str) -> Iterator[None]:
+    """What gRPC and Triton raise, as our errors."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as exc:
+        raise _of_status(exc.code(), exc.details() or "", model, address) from exc
+    except InferenceServerException as exc:
+        raise _of_message(exc.message() or str(exc), model) from exc
+
+
+def _of_status(code: grpc.StatusCode, details: str, model: str, address: str) -> ServingError:
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return DeadlineExceeded("The request's time budget ran out on the leaf.")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return Overloaded(f"The server behind {model} is at its limit; try again in a second.")
+    if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+        return BackendUnavailable(f"The server behind {model} at {address} cannot be reached: {details}")
+    return _of_message(details, model)
+
+
+def _of_message(message: str, model: str) -> ServingError:
+    lowered = message.lower()
+    if any(words in lowered for words in _QUEUE_FULL):
+        return Overloaded(f"The server behind {model} has a full queue; try again in a second.")
+    if "timeout expired" in lowered:
+        return DeadlineExceeded("The request's time budget ran out in the leaf's queue.")
+    if any(words in lowered for words in _NOT_READY):
+        return BackendUnavailable(f"{model} is not ready on its server: {message}")
+    return BackendFailed(f"{model} failed: {message}")
