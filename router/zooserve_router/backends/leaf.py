@@ -35,6 +35,10 @@ class Leaf:
         """
         if not isinstance(work, Generation):
             raise Unsupported(f"{self._stream.model} takes rendered prompts only.")
+        if work.constraint is not None:
+            raise Unsupported(
+                f"The contract of {self._stream.model} has no constrained output.", param="response_format"
+            )
         unsent = UnsentText()
         async with aclosing(self._stream.responses(inputs_of(work), timeout_s)) as responses:
             async for result in responses:

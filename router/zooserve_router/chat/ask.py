@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from zooserve_router.chat.generation import Generation, Sampling, TokenLogprob, ToolCallPart, Work
+from zooserve_router.chat.generation import Constraint, Generation, Sampling, TokenLogprob, ToolCallPart, Work
 from zooserve_router.chat.models import ChatModel
 
 __all__ = ["Ask", "Call", "Prompt", "Step", "calls_of_prompts"]
@@ -54,12 +54,16 @@ class Ask:
 
 
 def calls_of_prompts(
-    prompts: tuple[Prompt, ...], sampling: Sampling, n: int, lora: str | None = None
+    prompts: tuple[Prompt, ...],
+    sampling: Sampling,
+    n: int,
+    lora: str | None = None,
+    constraint: Constraint | None = None,
 ) -> tuple[Call, ...]:
     """One call per choice, in the order of their index. Each has its own seed, so that no two say the same."""
     return tuple(
         Call(
-            Generation(prompt.text, replace(sampling, seed=(sampling.seed + choice) % 2**63), lora),
+            Generation(prompt.text, replace(sampling, seed=(sampling.seed + choice) % 2**63), lora, constraint),
             prompt.tokens + sampling.max_tokens,
         )
         for prompt in prompts

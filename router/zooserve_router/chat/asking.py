@@ -32,7 +32,9 @@ async def ask_of_conversation(chat: ChatModel, wanted: Conversation, max_tokens:
     prompt = await _rendered(chat, chat.template, chat.tokenizer, wanted.messages)
     granted = granted_tokens(chat.model, prompt.tokens, max_tokens, None, "messages")
     sampling = replace(wanted.sampling, max_tokens=granted)
-    return Ask(chat, calls_of_prompts((prompt,), sampling, wanted.n), prompt.tokens, granted)
+    return Ask(
+        chat, calls_of_prompts((prompt,), sampling, wanted.n, constraint=wanted.constraint), prompt.tokens, granted
+    )
 
 
 async def _rendered(

@@ -76,6 +76,10 @@ class Generation:
     sampling: Sampling = Sampling()
     lora: str | None = None
     """An adapter that the catalogue declares, by name."""
+    constraint: Constraint | None = None
+    """What the engine's grammar holds the answer to, where the backend has json_object or json_schema."""
+    cache_key: str | None = None
+    """Generations of one key are worth having on one leaf, as their prompts begin alike; None: the prompt tells."""
 
 
 @dataclass(frozen=True)
