@@ -64,11 +64,26 @@ def _advice(exc: orjson.JSONDecodeError, body: bytes) -> str:
 
 
 class Fields:
-    """The fields of one JSON object. Each is read once; `refuse_unknown` names what nobody read. null means unset."""
+    """The fields of one JSON object. Each is read once; `refuse_unknown` names what nobody read. null means unset.
 
-    def __init__(self, values: dict[str, Any]) -> None:
+    `within` is where in the body the object stands, for the names in messages.
+    """
+
+    def __init__(self, values: dict[str, Any], within: str = "") -> None:
         self._values = values
+        self._within = within
         self._read: set[str] = set()
+
+    @classmethod
+    def of(cls, value: Any, within: str) -> "Fields":
+        """The fields of a nested object. Raises BadInput for anything else."""
+        if not isinstance(value, dict):
+            raise _wrong_kind(within, "an object", value)
+        return cls(value, within)
+
+    def path(self, name: str) -> str:
+        """What the field is called from the top of the body."""
+        return f"{self._within}.{name}" if self._within else name
 
     def raw(self, name: str) -> Any:
         """The value as it came, None if unset."""
@@ -77,25 +92,25 @@ class Fields:
 
     def required(self, name: str) -> Any:
         """The value as it came. Raises BadInput if unset."""
-        value = self.raw(name)
+        value, path = self.raw(name), self.path(name)
         if value is None:
-            raise BadInput(f"`{name}` is missing.", param=name, code="missing_required_parameter")
+            raise BadInput(f"`{path}` is missing.", param=path, code="missing_required_parameter")
         return value
 
     def text(self, name: str) -> str | None:
         """A string, None if unset."""
         value = self.raw(name)
         if value is not None and not isinstance(value, str):
-            raise _wrong_kind(name, "a string", value)
+            raise _wrong_kind(self.path(name), "a string", value)
         return value
 
     def required_text(self, name: str) -> str:
         """A string that is neither unset nor empty."""
         value = self.required(name)
         if not isinstance(value, str):
-            raise _wrong_kind(name, "a string", value)
+            raise _wrong_kind(self.path(name), "a string", value)
         if not value:
-            raise BadInput(f"`{name}` is empty.", param=name)
+            raise BadInput(f"`{self.path(name)}` is empty.", param=self.path(name))
         return value
 
     def integer(self, name: str, *, low: int, high: int | None = None) -> int | None:
@@ -104,10 +119,10 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool):
-            raise _wrong_kind(name, "an integer", value)
+            raise _wrong_kind(self.path(name), "an integer", value)
         if value < low or (high is not None and value > high):
             bounds = f"at least {low}" if high is None else f"between {low} and {high}"
-            raise BadInput(f"`{name}` is {value}; it must be {bounds}.", param=name)
+            raise BadInput(f"`{self.path(name)}` is {value}; it must be {bounds}.", param=self.path(name))
         return value
 
     def number(self, name: str, *, low: float, high: float, default: float) -> float:
@@ -116,9 +131,11 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise _wrong_kind(name, "a number", value)
+            raise _wrong_kind(self.path(name), "a number", value)
         if not low <= value <= high:
-            raise BadInput(f"`{name}` is {value}; it must be between {low:g} and {high:g}.", param=name)
+            raise BadInput(
+                f"`{self.path(name)}` is {value}; it must be between {low:g} and {high:g}.", param=self.path(name)
+            )
         return float(value)
 
     def boolean(self, name: str, *, default: bool) -> bool:
@@ -127,7 +144,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise _wrong_kind(name, "a boolean", value)
+            raise _wrong_kind(self.path(name), "a boolean", value)
         return value
 
     def choice(self, name: str, choices: Collection[str], *, default: str) -> str:
@@ -136,7 +153,8 @@ class Fields:
         if value is None:
             return default
         if value not in choices:
-            raise BadInput(f"`{name}` is {value[:64]!r}; it must be one of: {', '.join(choices)}.", param=name)
+            path = self.path(name)
+            raise BadInput(f"`{path}` is {value[:64]!r}; it must be one of: {', '.join(choices)}.", param=path)
         return value
 
     def refuse_unknown(self) -> None:
@@ -145,7 +163,7 @@ class Fields:
             if name not in self._read:
                 near = difflib.get_close_matches(name[:64], self._read, n=1)
                 advice = f"Did you mean `{near[0]}`?" if near else f"Known here: {', '.join(sorted(self._read))}."
-                raise unknown_field(name[:64], advice)
+                raise unknown_field(self.path(name[:64]), advice)
 
 
 def checked_text(value: Any, param: str) -> str:

@@ -1,0 +1,235 @@
+"""JSON schemas that a request brings: checked before an engine makes a grammar of them.
+
+What an engine says of a bad schema comes late, and as a failure of its own; here it is named, with the place in it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+from jsonschema.validators import validator_for
+
+from zooserve.errors import BadInput
+from zooserve_router.payload import kind_of
+
+__all__ = ["Blame", "checked_schema"]
+
+Schema = Mapping[str, Any]
+
+_MAX_BYTES = 64 * 1024
+"""Of one schema: a grammar of it is built while the caller waits."""
+_MAX_LEVELS = 64
+"""Of nested JSON in a schema, about twenty objects in one another."""
+_MAX_STRICT_OBJECTS = 10
+_MAX_STRICT_PROPERTIES = 5000
+_MAX_STRICT_CHOICES = 1000
+
+_ONE = (
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_LISTS = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
+_MAPS = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
+_ANCHORS = ("$anchor", "$dynamicAnchor")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_NOT_STRICT = (
+    "allOf",
+    "dependentRequired",
+    "dependentSchemas",
+    "else",
+    "if",
+    "not",
+    "oneOf",
+    "patternProperties",
+    "then",
+    "unevaluatedProperties",
+)
+
+
+@dataclass(frozen=True)
+class Blame:
+    """What the refusal of a schema names: the field that holds it, and the code that its API's clients know."""
+
+    param: str
+    code: str = "invalid_json_schema"
+
+    def refusal(self, message: str, place: str = "") -> BadInput:
+        """The error to raise. `place` is where in the schema."""
+        where = f"{self.param}{place}"
+        return BadInput(f"Invalid JSON schema at `{where[:300]}`: {message}", param=self.param, code=self.code)
+
+
+def checked_schema(value: Any, blame: Blame, *, strict: bool) -> Schema:
+    """The schema, if an answer can be held to it. Raises BadInput with the place at fault.
+
+    References must lead somewhere within the schema. `strict` demands what OpenAI's strict mode does: every object
+    closed, every property required, and no keyword that such a grammar has no words for.
+    """
+    if not isinstance(value, dict):
+        raise blame.refusal(f"it is {kind_of(value)}; it must be an object.")
+    _refuse_too_large(value, blame)
+    _refuse_malformed(value, blame)
+    places = list(_subschemas(value, ""))
+    references = _References(value, places, blame)
+    for place, schema in places:
+        references.refuse_dead(schema, place)
+    if strict:
+        _refuse_loose(value, places, blame)
+    return value
+
+
+def _refuse_too_large(value: Schema, blame: Blame) -> None:
+    if _levels_beyond(value, _MAX_LEVELS):
+        raise blame.refusal(f"it is nested deeper than {_MAX_LEVELS} levels. Make it flatter.")
+    size = len(orjson.dumps(value))
+    if size > _MAX_BYTES:
+        raise blame.refusal(f"it has {size} bytes; at most {_MAX_BYTES} are read. Make it smaller.")
+
+
+def _levels_beyond(value: Any, most: int) -> bool:
+    """Whether the value is nested deeper than that; level by level, since what is too deep cannot be recursed into."""
+    level = [value]
+    for _ in range(most):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> list[Any]:
+    nested = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [child for child in nested if isinstance(child, (dict, list))]
+
+
+def _refuse_malformed(value: Schema, blame: Blame) -> None:
+    """By the draft that it names, else the newest."""
+    draft = value.get("$schema")
+    validator = validator_for(value, default=Draft202012Validator) if isinstance(draft, str) else Draft202012Validator
+    try:
+        validator.check_schema(value)
+    except SchemaError as fault:
+        raise blame.refusal(f"{fault.message[:300]}.", "".join(f".{part}" for part in fault.absolute_path)) from fault
+    except (OverflowError, RecursionError) as fault:  # what `re` raises for counts and depths beyond its own bounds
+        raise blame.refusal(f"a `pattern` in it is beyond what is read here ({fault}).") from fault
+
+
+def _subschemas(schema: Any, place: str) -> Iterator[tuple[str, Schema]]:
+    """The schema and every schema in it, with its place; what is only data, as in `enum`, is not looked into."""
+    if not isinstance(schema, dict):
+        return
+    yield place, schema
+    for name in _ONE:
+        yield from _subschemas(schema.get(name), f"{place}.{name}")
+    for name in _LISTS:
+        if isinstance(schema.get(name), list):
+            for index, part in enumerate(schema[name]):
+                yield from _subschemas(part, f"{place}.{name}[{index}]")
+    for name in _MAPS:
+        if isinstance(schema.get(name), dict):
+            for key, part in schema[name].items():
+                yield from _subschemas(part, f"{place}.{name}.{key}")
+
+
+class _References:
+    """Where the references of one schema lead."""
+
+    def __init__(self, root: Schema, places: list[tuple[str, Schema]], blame: Blame) -> None:
+        self._root = root
+        self._blame = blame
+        self._anchors = {schema[name]: schema for _, schema in places for name in _ANCHORS if _is_text(schema, name)}
+        self._sound: set[int] = set()
+        """Ids of the schemas that are known to describe something; the root keeps them alive."""
+
+    def refuse_dead(self, schema: Schema, place: str) -> None:
+        """Raise BadInput unless this schema's reference, and those after it, end at a schema of substance."""
+        passed: set[int] = set()
+        target: Any = schema
+        while isinstance(target, dict) and (name := next((name for name in _REFERENCES if name in target), None)):
+            if id(target) in self._sound:
+                break
+            if id(target) in passed:
+                raise self._blame.refusal("its references lead back to themselves: they describe nothing.", place)
+            passed.add(id(target))
+            target = self._target(target[name], f"{place}.{name}")
+        self._sound |= passed
+
+    def _target(self, reference: Any, place: str) -> Any:
+        """What `#`, `#/$defs/name` or `#anchor` leads to."""
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            raise self._blame.refusal(
+                f"{str(reference)[:100]!r} is outside this schema, and nothing is fetched. Put it under `$defs`.", place
+            )
+        named = reference[1:] and not reference.startswith("#/")
+        target: Any = self._anchors.get(reference[1:]) if named else self._root
+        for part in reference.split("/")[1:]:
+            target = _member(target, part.replace("~1", "/").replace("~0", "~"))
+        if not isinstance(target, (dict, bool)):
+            raise self._blame.refusal(f"{reference[:100]!r} leads to no schema in here.", place)
+        return target
+
+
+def _is_text(schema: Schema, name: str) -> bool:
+    return isinstance(schema.get(name), str)
+
+
+def _member(value: Any, name: str) -> Any:
+    if isinstance(value, list) and name.isdecimal() and len(name) < 6 and int(name) < len(value):
+        return value[int(name)]
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _refuse_loose(root: Schema, places: list[tuple[str, Schema]], blame: Blame) -> None:
+    """What OpenAI's strict mode refuses, by the place."""
+    if root.get("type") != "object" or "anyOf" in root:
+        raise blame.refusal("with `strict: true` its top level must be of type 'object', without `anyOf`.")
+    for place, schema in places:
+        for name in _NOT_STRICT:
+            if name in schema:
+                raise blame.refusal(f"`{name}` is not allowed with `strict: true`.", place)
+        if _is_object(schema):
+            _refuse_loose_object(schema, place, blame)
+    _refuse_beyond_strict_bounds(places, blame)
+
+
+def _is_object(schema: Schema) -> bool:
+    kind = schema.get("type")
+    return kind == "object" or (isinstance(kind, list) and "object" in kind) or "properties" in schema
+
+
+def _refuse_loose_object(schema: Schema, place: str, blame: Blame) -> None:
+    if schema.get("additionalProperties") is not False:
+        raise blame.refusal("with `strict: true` every object needs `additionalProperties: false`.", place)
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    optional = [name for name in properties if name not in required]
+    if optional:
+        raise blame.refusal(
+            f"with `strict: true` every property is in `required`; {optional[0][:64]!r} is not. Let an optional one "
+            "be null: `type: [string, null]`.",
+            place,
+        )
+
+
+def _refuse_beyond_strict_bounds(places: list[tuple[str, Schema]], blame: Blame) -> None:
+    properties = sum(len(schema.get("properties", ())) for _, schema in places)
+    if properties > _MAX_STRICT_PROPERTIES:
+        raise blame.refusal(f"it has {properties} properties; with `strict: true` at most {_MAX_STRICT_PROPERTIES}.")
+    choices = sum(len(schema.get("enum", ())) for _, schema in places)
+    if choices > _MAX_STRICT_CHOICES:
+        raise blame.refusal(f"it has {choices} values in `enum`; with `strict: true` at most {_MAX_STRICT_CHOICES}.")
+    for place, _ in places:
+        if len(re.findall(r"\.properties\.", f"{place}.")) > _MAX_STRICT_OBJECTS:
+            raise blame.refusal(f"with `strict: true` objects may be {_MAX_STRICT_OBJECTS} deep.", place)
