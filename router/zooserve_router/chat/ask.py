@@ -24,6 +24,8 @@ class Call:
     held_tokens: int
     """KV tokens that it may come to occupy: its prompt and everything granted."""
     choices: int = 1
+    reader: PieceReader | None = None
+    """How the answer is to be read where the backend writes it in another form than the caller gets."""
 
 
 @dataclass(frozen=True)

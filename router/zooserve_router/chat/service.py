@@ -108,6 +108,8 @@ class ChatService:
         # An upstream matches stop strings itself; a leaf may let half of one out while it streams.
         scanner = StopScanner(call.work.sampling.stop if isinstance(call.work, Generation) else ())
         pieces = ask.chat.backend.generate(call.work, context.deadline.remaining_s())
+        if call.reader is not None:
+            pieces = call.reader(pieces)
         async with aclosing(pieces):
             async for piece in pieces:
                 self._readiness.answered(_served_by(model))
