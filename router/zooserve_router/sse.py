@@ -26,12 +26,16 @@ _HEADERS = [
 ]
 
 
-def event(payload: Any) -> bytes:
-    """One event. JSON has no bare line breaks but U+2028, U+2029 and U+0085, at which some clients split lines too."""
+def event(payload: Any, name: str | None = None) -> bytes:
+    """One event, named where its dialect names them.
+
+    JSON has no bare line breaks but U+2028, U+2029 and U+0085, at which some clients split lines too.
+    """
     data = orjson.dumps(payload)
     for character, escaped in _LINE_BREAKS:
         data = data.replace(character, escaped)
-    return b"data: " + data + b"\n\n"
+    line = b"data: " + data + b"\n\n"
+    return line if name is None else b"event: " + name.encode() + b"\n" + line
 
 
 _LINE_BREAKS = [(character.encode(), f"\\u{ord(character):04x}".encode()) for character in "\u0085\u2028\u2029"]
