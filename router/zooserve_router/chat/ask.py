@@ -1,11 +1,15 @@
 """What a chat request takes: its calls to the backend, the choices they make, the tokens they hold."""
 
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 
-from zooserve_router.chat.generation import Constraint, Generation, Sampling, TokenLogprob, ToolCallPart, Work
+from zooserve_router.chat.generation import Constraint, Generation, Piece, Sampling, TokenLogprob, ToolCallPart, Work
 from zooserve_router.chat.models import ChatModel
 
-__all__ = ["Ask", "Call", "Prompt", "Step", "calls_of_prompts"]
+__all__ = ["Ask", "Call", "PieceReader", "Prompt", "Step", "calls_of_prompts"]
+
+PieceReader = Callable[[AsyncGenerator[Piece, None]], AsyncGenerator[Piece, None]]
+"""Makes what the caller is to see out of what the backend says; closing the one closes the other."""
 
 
 @dataclass(frozen=True)
