@@ -53,17 +53,30 @@ class Budget:
                 f"try again in {retry_after_s:.2f} s.",
                 retry_after_s=retry_after_s,
             )
-        for bound, amount in wanted:
-            bound.taken += amount
+        self.take_anyway(tokens, requests)
+
+    def take_anyway(self, tokens: int, requests: int = 0) -> None:
+        """Take so much whether or not there is room: what is in flight already turned out to be more."""
+        self._tokens.taken += tokens
+        self._requests.taken += requests
+
+    def has_room_for(self, tokens: int, requests: int = 1) -> bool:
+        """Whether `take` would take so much."""
+        return self._tokens.has_room_for(tokens) and self._requests.has_room_for(requests)
+
+    def share_of(self, tokens: int, requests: int = 1) -> float:
+        """How much of the whole budget this is, by the bound that it fills most; at most 1."""
+        return min(1.0, max(self._tokens.share_of(tokens), self._requests.share_of(requests)))
 
     def give_back(self, tokens: int, requests: int = 1) -> None:
         """Return what was taken, whole or in parts."""
         self._tokens.give_back(tokens)
         self._requests.give_back(requests)
 
-    def retry_after_s(self, tokens: int) -> float:
-        """Seconds until `tokens` should fit, from the drain rate of the last ten seconds."""
-        return self._tokens.retry_after_s(tokens)
+    def retry_after_s(self, tokens: int, requests: int = 0) -> float:
+        """Seconds until so much should fit, from the drain rate of the last ten seconds."""
+        wanted = ((self._tokens, tokens), (self._requests, requests))
+        return max((bound.retry_after_s(amount) for bound, amount in wanted if bound.limit is not None), default=1.0)
 
 
 class _Bound:
@@ -78,6 +91,9 @@ class _Bound:
 
     def has_room_for(self, amount: int) -> bool:
         return self.limit is None or not self.taken or self.taken + amount <= self.limit
+
+    def share_of(self, amount: int) -> float:
+        return 0.0 if self.limit is None else amount / self.limit
 
     def give_back(self, amount: int) -> None:
         if amount:
