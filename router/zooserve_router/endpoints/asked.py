@@ -7,6 +7,8 @@ the same for every API, from `Fields` that know where in the body they stand.
 import re
 from typing import Any, Literal
 
+import orjson
+
 from zooserve.errors import BadInput, TooManyItems
 from zooserve_router.chat.generation import Constraint, Tool, ToolChoice
 from zooserve_router.endpoints.schemas import Blame, checked_schema
@@ -17,6 +19,7 @@ __all__ = [
     "constraint_in",
     "distinct",
     "function_name",
+    "listed_tools",
     "parallel_calls_asked",
     "tool_choice_asked",
     "tool_choice_in",
@@ -26,6 +29,7 @@ __all__ = [
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MAX_TOOLS = 128
+_MAX_TOOLS_BYTES = 512 * 1024
 _MAX_DESCRIPTION = 16 * 1024
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 _FORMATS = ("text", "json_object", "json_schema")
@@ -70,15 +74,19 @@ def tools_asked(fields: Fields) -> tuple[Tool, ...]:
     value = fields.raw("tools")
     if value is None:
         return ()
+    return distinct([_wrapped_tool(entry, f"tools[{index}]") for index, entry in enumerate(listed_tools(value))])
+
+
+def listed_tools(value: Any, param: str = "tools") -> list[Any]:
+    """The entries of a list of tools, none of them looked at yet. Raises BadInput for too many or too large ones."""
     if not isinstance(value, list):
-        raise BadInput(f"`tools` is {kind_of(value)}; it must be an array.", param="tools", code="invalid_type")
-    return distinct([_wrapped_tool(entry, f"tools[{index}]") for index, entry in enumerate(_bounded(value))])
-
-
-def _bounded(tools: list[Any]) -> list[Any]:
-    if len(tools) > _MAX_TOOLS:
-        raise TooManyItems(f"{len(tools)} tools; at most {_MAX_TOOLS} are read.", param="tools")
-    return tools
+        raise BadInput(f"`{param}` is {kind_of(value)}; it must be an array.", param=param, code="invalid_type")
+    if len(value) > _MAX_TOOLS:
+        raise TooManyItems(f"{len(value)} tools; at most {_MAX_TOOLS} are read.", param=param)
+    size = len(orjson.dumps(value))
+    if size > _MAX_TOOLS_BYTES:
+        raise BadInput(f"`{param}` has {size} bytes; at most {_MAX_TOOLS_BYTES} are read.", param=param)
+    return value
 
 
 def _wrapped_tool(value: Any, param: str) -> Tool:
@@ -114,9 +122,7 @@ def _object_schema(value: Any, blame: Blame, *, strict: bool) -> dict[str, Any]:
 
 
 def distinct(tools: list[Tool], param: str = "tools") -> tuple[Tool, ...]:
-    """The tools, at most 128, no two of one name. Raises BadInput."""
-    if len(tools) > _MAX_TOOLS:
-        raise TooManyItems(f"{len(tools)} tools; at most {_MAX_TOOLS} are read.", param=param)
+    """The tools, no two of one name. Raises BadInput."""
     names = [tool.name for tool in tools]
     for index, name in enumerate(names):
         if name in names[:index]:

