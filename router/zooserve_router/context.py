@@ -50,12 +50,24 @@ class Record:
     """`ok`, `cancelled`, or the name of the error that ended it."""
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int | None = None
+    """Of the input, where the backend says so."""
+    reasoning_tokens: int | None = None
+    """Of the output, where the backend says so."""
     phases_s: dict[str, float] = field(default_factory=dict)
 
-    def counted(self, input_tokens: int, output_tokens: int) -> None:
+    def counted(
+        self,
+        input_tokens: int,
+        output_tokens: int,
+        cached_tokens: int | None = None,
+        reasoning_tokens: int | None = None,
+    ) -> None:
         """The backend has counted: its figures take the place of ours."""
         self.input_tokens = input_tokens
         self.output_tokens = output_tokens
+        self.cached_tokens = cached_tokens
+        self.reasoning_tokens = reasoning_tokens
 
     def runs(self, model: Model, slo_class: SloClass) -> None:
         """The request goes to this model, in this class."""

@@ -12,7 +12,7 @@ from zooserve.leaf.stops import StopScanner
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.chat.ask import Ask, Call, Step
 from zooserve_router.chat.asking import tokens_of
-from zooserve_router.chat.generation import Generation, Piece, Timings
+from zooserve_router.chat.generation import Generation, Piece, Timings, Usage
 from zooserve_router.chat.models import ChatModel
 from zooserve_router.context import RequestContext
 from zooserve_router.fanout import merged
@@ -123,7 +123,7 @@ class ChatService:
                     run.ended_calls += piece.finish_reason is not None
                     return
                 if piece.usage is not None:
-                    context.record.counted(piece.usage.prompt_tokens, piece.usage.completion_tokens)
+                    _note_usage(piece.usage, context)
         run.ended_calls += 1
 
     def _step(self, ask: Ask, index: int, piece: Piece, scanner: StopScanner, run: _Run) -> Step | None:
@@ -166,6 +166,10 @@ class ChatService:
 def _served_by(model: Model) -> str:
     """What hangs when nothing answers. Chat is always interactive: a stream keeps its slot whatever its class."""
     return model.name if model.chat_backend.is_upstream else model.triton_model("interactive")
+
+
+def _note_usage(usage: Usage, context: RequestContext) -> None:
+    context.record.counted(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens)
 
 
 def _note_timings(timings: Timings | None, context: RequestContext) -> None:
