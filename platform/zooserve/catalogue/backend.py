@@ -46,13 +46,15 @@ CAPABILITIES: Mapping[BackendKind, frozenset[Feature]] = MappingProxyType(
     {
         "llmapi": _SAMPLED,
         "tensorrt_llm": _SAMPLED,
-        "vllm": _SAMPLED,
+        "vllm": _SAMPLED | {"json_object", "json_schema", "logprobs"},
         "openai": _SAMPLED
         | {"images", "json_object", "json_schema", "logit_bias", "logprobs", "n", "tool_choice", "tools"},
         "anthropic": frozenset({"images", "tool_choice", "tools"}),
     }
 )
-"""What each kind can do; a catalogue entry's `can` and `cannot` say where its server differs."""
+"""What each kind can do; a catalogue entry's `can` and `cannot` say where its server differs. An engine of kind
+tensorrt_llm writes JSON only where it was set up with a grammar: `can: [json_object, json_schema]`.
+"""
 
 _OVER_HTTP: tuple[BackendKind, ...] = ("openai", "anthropic")
 
@@ -61,7 +63,7 @@ class Backend(Entry):
     """What answers for one chat model."""
 
     kind: BackendKind = "llmapi"
-    leaves: tuple[str, ...] = ()
+    leaves: tuple[Annotated[str, Field(pattern=r"^[^\s:/]+:[0-9]{1,5}$")], ...] = ()
     """gRPC addresses (host:port) of the Tritons that serve it; none: the platform's own leaf."""
     url: Annotated[str, Field(pattern=r"^https?://")] | None = None
     """Base URL of an upstream, with its `/v1`."""
@@ -91,6 +93,8 @@ class Backend(Entry):
     def _is_whole(self) -> Self:
         if self.can & self.cannot:
             raise ValueError(f"`can` and `cannot` both name {', '.join(sorted(self.can & self.cannot))}")
+        if len(set(self.leaves)) < len(self.leaves):
+            raise ValueError("`leaves` names an address twice")
         if self.leaves and self.is_upstream:
             raise ValueError(f"a backend of kind {self.kind} has a `url`, not `leaves`")
         if self.url is not None and not self.is_upstream:

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 
 from zooserve.catalogue import Model
 from zooserve.settings import Settings
-from zooserve_router.backends.leaf import Leaf
+from zooserve_router.backends.leaf_clients import opened_leaves
 from zooserve_router.chat.models import ChatBackend
 
 __all__ = ["opened_backend"]
@@ -12,6 +12,4 @@ __all__ = ["opened_backend"]
 
 def opened_backend(settings: Settings, stack: AsyncExitStack, model: Model) -> ChatBackend:
     """The client of what answers for this chat model; the stack closes it."""
-    leaf = Leaf(f"{settings.leaf.host}:{settings.leaf.grpc_port}", model.triton_model("interactive"))
-    stack.push_async_callback(leaf.close)
-    return leaf
+    return opened_leaves(settings, stack, model)

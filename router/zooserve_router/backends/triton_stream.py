@@ -17,7 +17,7 @@ from tritonclient.utils import InferenceServerException
 
 from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded, ServingError
 
-__all__ = ["TritonStream", "UnsentText", "bytes_of", "tensor", "translated_errors"]
+__all__ = ["TritonStream", "UnsentText", "bytes_of", "integer_of", "tensor", "text_of", "translated_errors"]
 
 # gRPC backs off for up to two minutes by default: a restarted server would stay "unreachable" for that long.
 _CHANNEL = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000)]
@@ -44,6 +44,12 @@ class TritonStream:
     async def close(self) -> None:
         """Close the channel, and with it every stream that is left."""
         await self._client.close()
+
+    async def configuration(self, timeout_s: float) -> Any:
+        """The model's configuration (a ModelConfig message), as its Triton completed it."""
+        with translated_errors(self.model, self.address):
+            answer = await self._client.get_model_config(self.model, client_timeout=timeout_s)
+        return answer.config
 
     async def responses(self, inputs: Sequence[Any], timeout_s: float) -> AsyncGenerator[Any, None]:
         """What the model sends for one request, response by response; closing this cancels the call at once."""
@@ -77,6 +83,18 @@ def bytes_of(result: Any, name: str) -> bytes | None:
         return None
     value = values.flat[0]
     return value if isinstance(value, bytes) else str(value).encode()
+
+
+def text_of(result: Any, name: str) -> str | None:
+    """The first value of a text output, as text; None where the response has none."""
+    value = bytes_of(result, name)
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def integer_of(result: Any, name: str) -> int | None:
+    """The sum of an integer output: contracts count per sequence, and one sequence is asked for."""
+    values = result.as_numpy(name)
+    return None if values is None or values.size == 0 else int(values.sum())
 
 
 class UnsentText:

@@ -1,0 +1,39 @@
+"""The client of a chat model on Triton, by the contract that its server speaks: one leaf, or several."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from types import MappingProxyType
+
+from zooserve.catalogue import BackendKind, Model
+from zooserve.settings import Settings
+from zooserve_router.backends.engine_path import EnginePath
+from zooserve_router.backends.leaf import Leaf
+from zooserve_router.backends.leaves import Leaves, by_affinity
+from zooserve_router.backends.vllm import Vllm
+from zooserve_router.chat.models import ChatBackend
+
+__all__ = ["opened_leaves"]
+
+_Client = Leaf | EnginePath | Vllm
+_CLIENTS: Mapping[BackendKind, Callable[[str, str], _Client]] = MappingProxyType(
+    {"llmapi": Leaf, "tensorrt_llm": EnginePath, "vllm": Vllm}
+)
+_IDLE_PART = 4
+"""A leaf with less than this part of its KV budget in flight is not too busy for what it has cached."""
+
+
+def opened_leaves(settings: Settings, stack: AsyncExitStack, model: Model) -> ChatBackend:
+    """The platform's own leaf, or those that the catalogue names; the stack closes their channels."""
+    own = f"{settings.leaf.host}:{settings.leaf.grpc_port}"
+    addresses = model.chat_backend.leaves or (own,)
+    clients = {address: _opened(stack, model, address) for address in addresses}
+    if len(clients) == 1:
+        return clients[addresses[0]]
+    shares = _IDLE_PART * len(clients) * settings.router.replicas
+    return Leaves(clients, by_affinity((model.kv_budget_tokens or 0) // shares))
+
+
+def _opened(stack: AsyncExitStack, model: Model, address: str) -> _Client:
+    client = _CLIENTS[model.chat_backend.kind](address, model.triton_model("interactive"))
+    stack.push_async_callback(client.close)
+    return client
