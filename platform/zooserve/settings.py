@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["RouterSettings", "Settings", "TraceLogSettings", "TritonSettings", "WatchSettings"]
+__all__ = ["EngineServerSettings", "RouterSettings", "Settings", "TraceLogSettings", "TritonSettings", "WatchSettings"]
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
@@ -26,6 +26,32 @@ class TritonSettings(BaseModel):
     """How long requests in flight may finish before the server is killed."""
     response_cache_bytes: Annotated[int, Field(ge=0)] = 0
     """Memory for answers to repeated requests (`response_cache` in a model's configuration); 0 keeps none."""
+
+
+class EngineServerSettings(BaseModel):
+    """The platform's own OpenAI server, started where an enabled model `runs_on: engine`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    host: str = "127.0.0.1"
+    port: Port | None = None
+    """A free one is chosen at start; a router that runs alone asks the engine at this port."""
+    key: str = Field(default="", repr=False)
+    """What its callers must show. Made anew at each start of a platform."""
+    gguf: Path = Path("leaf/tensorrt_llm/1/model.gguf")
+    """The model; a relative path starts at the model repository."""
+    slots: Annotated[int, Field(gt=0)] = 4
+    """Requests that decode together."""
+    context_per_slot: Annotated[int, Field(gt=0)] = 2048
+    """Tokens of prompt and answer that one request may have."""
+    batch_tokens: Annotated[int, Field(gt=0)] = 256
+    """Prompt tokens per engine step: the smaller, the sooner a prefill notices that its caller has left."""
+    threads: Annotated[int, Field(ge=0)] = 0
+    """0: every core that the process may use."""
+    cache_ram_mib: Annotated[int, Field(ge=0)] = 64
+    """Host memory for prompts of slots that were taken over; llama.cpp's own default is 8 GiB."""
+    start_timeout_s: float = 60.0
+    stop_timeout_s: float = 5.0
 
 
 class RouterSettings(BaseModel):
@@ -103,6 +129,7 @@ class Settings(BaseSettings):
     """Where the router answers."""
     zoo: TritonSettings = TritonSettings()
     leaf: TritonSettings = TritonSettings()
+    engine: EngineServerSettings = EngineServerSettings()
     router: RouterSettings = RouterSettings()
     watch: WatchSettings = WatchSettings()
     trace_log: TraceLogSettings = TraceLogSettings()

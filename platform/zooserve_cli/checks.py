@@ -161,6 +161,8 @@ def _ports(settings: Settings) -> list[Check]:
         for port in ("http_port", "grpc_port", "metrics_port"):
             if (fixed := getattr(triton, port)) is not None:
                 wanted[f"ZOOSERVE_{name.upper()}__{port.upper()}"] = (triton.host, fixed)
+    if settings.engine.port is not None:
+        wanted["ZOOSERVE_ENGINE__PORT"] = (settings.engine.host, settings.engine.port)
     return [_port(setting, host, port) for setting, (host, port) in wanted.items()]
 
 

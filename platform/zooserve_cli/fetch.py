@@ -3,15 +3,16 @@
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from zooserve.catalogue import load_catalogue
+from zooserve.catalogue import Catalogue, load_catalogue
 from zooserve.settings import Settings
 from zooserve.triton.reach import unwanted_models
 from zooserve.weights.fetching import Fetched, Fetching
-from zooserve.weights.lock import load_lock
+from zooserve.weights.lock import folder_of, load_lock
 from zooserve.weights.sources import Progress, Silent
 from zooserve_cli.progress import progress_for
 from zooserve_ensembles.recipes import RECIPES, fingerprint
@@ -30,11 +31,20 @@ def unwanted_folders(settings: Settings) -> frozenset[str]:
     """The folders of the model repository that no enabled model needs. Raises CatalogueError."""
     catalogue = load_catalogue(settings.catalogue).enabling(settings.models)
     repositories = {"zoo": settings.zoo_repository, "leaf": settings.leaf_repository}
-    return frozenset(
+    unreached = {
         f"{name}/{model}"
         for name, repository in repositories.items()
         for model in unwanted_models(repository, catalogue)
-    )
+    }
+    return frozenset(unreached - _folders_read(settings, catalogue))
+
+
+def _folders_read(settings: Settings, catalogue: Catalogue) -> set[str]:
+    """Folders whose files are read by others than Triton: the router's tokenizers, the engine's model."""
+    files = [Path(model.tokenizer) for model in catalogue if model.tokenizer is not None]
+    if any(model.runs_on == "engine" for model in catalogue):
+        files.append(settings.engine.gguf)
+    return {folder_of(file.as_posix()) for file in files if not file.is_absolute()}
 
 
 def fetch_weights(settings: Settings, *, verify: bool = False, progress: Progress | None = None) -> Fetched:

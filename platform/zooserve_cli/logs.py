@@ -17,7 +17,7 @@ _POLL_S = 0.2
 
 
 def logs(
-    name: Annotated[str, typer.Argument(help="supervisor, router, zoo or leaf.")] = "supervisor",
+    name: Annotated[str, typer.Argument(help="supervisor, router, zoo, leaf or engine.")] = "supervisor",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines from the end.")] = 40,
 ) -> None:

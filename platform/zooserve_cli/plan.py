@@ -1,16 +1,19 @@
 """What one platform will consist of: its settings with every port chosen, its servers, its probes."""
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from zooserve.catalogue import Catalogue, Model
+from zooserve.engine.orders import EngineOrders
+from zooserve.engine.server import EngineServer
 from zooserve.processes.child import Child
 from zooserve.processes.ports import require_free, reserved_ports
 from zooserve.processes.shared_memory import prefix_of
 from zooserve.processes.state import StateFolder
-from zooserve.settings import Settings, TraceLogSettings, TritonSettings
+from zooserve.settings import EngineServerSettings, Settings, TraceLogSettings, TritonSettings
 from zooserve.triton.installation import Installation
 from zooserve.triton.reach import wanted_models
 from zooserve.triton.server import Addresses, TritonServer
@@ -36,6 +39,8 @@ class Plan:
     router: RouterProcess
     zoo_watch: Watch
     leaf_watch: Watch
+    engine: EngineServer | None = None
+    """None where no enabled model runs on it."""
 
     @property
     def router_address(self) -> str:
@@ -50,12 +55,16 @@ def reachable(settings: Settings) -> str:
 
 
 def with_ports(settings: Settings) -> Settings:
-    """The same settings with free ports filled in. Raises PortTaken for a fixed one that is not free."""
+    """The same settings with free ports filled in, and a key for the engine.
+
+    Raises PortTaken for a fixed one that is not free.
+    """
     require_free(settings.host, settings.port, "ZOOSERVE_PORT")
     taken = {settings.port, *_fixed(settings)}
     update: dict[str, object] = {}
     for name in ("zoo", "leaf"):
         update[name] = _triton_with_ports(getattr(settings, name), name, taken)
+    update["engine"] = _engine_with_port(settings.engine, taken)
     update["trace_log"] = _log_with_port(settings.trace_log, taken)
     return settings.model_copy(update=update)
 
@@ -63,7 +72,16 @@ def with_ports(settings: Settings) -> Settings:
 def _fixed(settings: Settings) -> list[int]:
     """The ports that the settings name, the router's left out."""
     tritons = [getattr(triton, port) for triton in (settings.zoo, settings.leaf) for port in _PORTS]
-    return [port for port in (*tritons, settings.trace_log.port) if port is not None]
+    return [port for port in (*tritons, settings.engine.port, settings.trace_log.port) if port is not None]
+
+
+def _engine_with_port(engine: EngineServerSettings, taken: set[int]) -> EngineServerSettings:
+    """The same with a key and a free port, which is added to `taken`."""
+    if engine.port is not None:
+        require_free(engine.host, engine.port, "ZOOSERVE_ENGINE__PORT")
+    port = engine.port or reserved_ports(1, engine.host, but=taken)[0]
+    taken.add(port)
+    return engine.model_copy(update={"port": port, "key": engine.key or secrets.token_hex(16)})
 
 
 def _log_with_port(log: TraceLogSettings, taken: set[int]) -> TraceLogSettings:
@@ -110,7 +128,17 @@ def make_plan(settings: Settings, catalogue: Catalogue, installation: Installati
         router=RouterProcess(Child("router", folder.log_file("router")), settings, folder, ports),
         zoo_watch=Watch(zoo, _probes(catalogue, "zoo"), settings.watch),
         leaf_watch=Watch(leaf, _probes(catalogue, "leaf"), settings.watch),
+        engine=_engine(settings, catalogue, folder),
     )
+
+
+def _engine(settings: Settings, catalogue: Catalogue, folder: StateFolder) -> EngineServer | None:
+    models = [model for model in catalogue if model.runs_on == "engine"]
+    if not models:
+        return None
+    names = dict.fromkeys(model.chat_backend.model or model.name for model in models)
+    orders = EngineOrders.of(settings.engine, settings.repository, names)
+    return EngineServer(orders, folder.run / "engine.json", folder.log_file("engine"))
 
 
 def _triton(

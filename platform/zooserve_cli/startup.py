@@ -59,6 +59,7 @@ def _first_state(plan: Plan, *steps: Step) -> PlatformState:
         "leaf_http": leaf.http,
         "leaf_grpc": leaf.grpc,
         "leaf_metrics": leaf.metrics,
+        "engine_http": plan.engine.address if plan.engine is not None else "",
         "haproxy_metrics": f"127.0.0.1:{plan.router.ports.haproxy_metrics}",
     }
     return unplanned("starting").model_copy(

@@ -44,6 +44,7 @@ def _servers(state: PlatformState, records: list[Record]) -> list[dict[str, Any]
         "router": f"http://{state.router}",
         "zoo": f"http://{state.zoo_http}",
         "leaf": f"http://{state.leaf_http}",
+        **({"engine": f"http://{state.engine_http}"} if state.engine_http else {}),
     }
     own = {record.role: record.process for record in records}
     return [

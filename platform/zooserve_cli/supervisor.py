@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +13,8 @@ from functools import partial
 import httpx
 
 from zooserve.catalogue import Catalogue
+from zooserve.engine.server import EngineServer
+from zooserve.engine.watch import EngineWatch
 from zooserve.errors import PortTaken, ServerFailed
 from zooserve.processes.child import Child
 from zooserve.processes.identity import descendants, end, process_table
@@ -40,6 +42,10 @@ _RAY_HEAD_START_S = 30.0
 _START_ATTEMPTS = 3
 # Ray replaces a dead replica by itself; within this time on a busy machine too.
 _RAY_HEALS_S = 90.0
+
+
+_Server = TritonServer | EngineServer
+_Watch = Watch | EngineWatch
 
 
 @dataclass
@@ -124,8 +130,8 @@ class Supervisor:
             self._tell(phase="ready")
             _log.info("ready at http://%s", plan.router_address)
             async with asyncio.TaskGroup() as group:
-                for server, watch in ((plan.zoo, plan.zoo_watch), (plan.leaf, plan.leaf_watch)):
-                    look = partial(self._look_at_triton, server, watch, _Looks(), http)
+                for server, watch in self._watched():
+                    look = partial(self._look_at, server, watch, _Looks(), http)
                     group.create_task(self._keep(server.name, look))
                 group.create_task(self._keep("router", partial(self._look_at_router, _Looks(), http)))
 
@@ -134,8 +140,16 @@ class Supervisor:
             group.create_task(self._start_router(http))
             # Of all starts Ray's is the first to give up on a busy machine: it gets the cores first, the models then.
             await self._wait_for_ray()
-            group.create_task(self._start_triton(self._plan.zoo))
-            group.create_task(self._start_triton(self._plan.leaf))
+            for server, _ in self._watched():
+                group.create_task(self._start_server(server))
+
+    def _watched(self) -> list[tuple[_Server, _Watch]]:
+        """Every server that does not look after itself, with the looks at it."""
+        plan = self._plan
+        watched: list[tuple[_Server, _Watch]] = [(plan.zoo, plan.zoo_watch), (plan.leaf, plan.leaf_watch)]
+        if plan.engine is not None:
+            watched.append((plan.engine, EngineWatch(plan.engine, plan.settings.watch)))
+        return watched
 
     async def _wait_for_ray(self) -> None:
         deadline = time.monotonic() + _RAY_HEAD_START_S
@@ -144,8 +158,9 @@ class Supervisor:
                 return
             await asyncio.sleep(_READY_POLL_S)
 
-    async def _start_triton(self, server: TritonServer) -> None:
-        async with self._step(f"{server.name}: models loaded and warmed"):
+    async def _start_server(self, server: _Server) -> None:
+        loaded = "model loaded" if isinstance(server, EngineServer) else "models loaded and warmed"
+        async with self._step(f"{server.name}: {loaded}"):
             settings = getattr(self._plan.settings, server.name)
             for attempt in range(1, _START_ATTEMPTS + 1):
                 server.start()
@@ -199,7 +214,7 @@ class Supervisor:
                 failed += 1
                 _log.exception("%s: a look at it failed, %d in a row", server, failed)
 
-    async def _look_at_triton(self, server: TritonServer, watch: Watch, looks: _Looks, http: httpx.AsyncClient) -> None:
+    async def _look_at(self, server: _Server, watch: _Watch, looks: _Looks, http: httpx.AsyncClient) -> None:
         remedies = await watch.look(http)
         _tell_new_faults(server.name, watch.faults, looks.told)
         for remedy in remedies:
@@ -207,8 +222,8 @@ class Supervisor:
             await self._apply(remedy, server, watch, http)
         looks.remedies_in_a_row = looks.remedies_in_a_row + 1 if remedies else max(0, looks.remedies_in_a_row - 1)
 
-    async def _apply(self, remedy: Remedy, server: TritonServer, watch: Watch, http: httpx.AsyncClient) -> None:
-        if isinstance(remedy, Reload):
+    async def _apply(self, remedy: Remedy, server: _Server, watch: _Watch, http: httpx.AsyncClient) -> None:
+        if isinstance(remedy, Reload) and isinstance(watch, Watch):
             _log.warning("%s: reloading %s: %s", server.name, remedy.model, remedy.cause)
             self._count_reload(server.name, remedy.model)
             if fault := await watch.reload(http, remedy.model):
@@ -218,9 +233,9 @@ class Supervisor:
         elif isinstance(remedy, Restart):
             _log.warning("%s: restarting: %s", server.name, remedy.cause)
             self._count_restart(server.name)
-            await self._restart_triton(server, watch)
+            await self._restart_server(server, watch)
 
-    async def _restart_triton(self, server: TritonServer, watch: Watch) -> None:
+    async def _restart_server(self, server: _Server, watch: _Watch) -> None:
         settings = getattr(self._plan.settings, server.name)
         await asyncio.to_thread(server.stop, settings.stop_timeout_s)
         await self._end_role(server.name)
@@ -302,8 +317,9 @@ class Supervisor:
         self._stock = self._records.take_stock(os.getpid(), self._own())
         collect_zombies({server.last_pid for server in self._servers()})
 
-    def _servers(self) -> tuple[TritonServer, TritonServer, Child]:
-        return self._plan.zoo, self._plan.leaf, self._plan.router.child
+    def _servers(self) -> list[_Server | Child]:
+        plan = self._plan
+        return [plan.zoo, plan.leaf, plan.router.child, *([plan.engine] if plan.engine is not None else [])]
 
     def _own(self) -> dict[int, str]:
         return {server.pid: server.name for server in self._servers() if server.pid is not None}
@@ -311,11 +327,12 @@ class Supervisor:
     async def _stop(self) -> None:
         """In order, and each step whatever became of those before it."""
         self._tell(phase="stopping")
-        _log.info("stopping: router, leaf, zoo")
         plan = self._plan
+        _log.info("stopping: router, %sleaf, zoo", "engine, " if plan.engine is not None else "")
         steps: dict[str, Callable[[], object]] = {
             "the last records": self._record,
             "router": partial(plan.router.child.stop, router_stop_s(plan.settings)),
+            "engine": self._stop_engine,
             "leaf": partial(plan.leaf.stop, plan.settings.leaf.stop_timeout_s),
             "zoo": partial(plan.zoo.stop, plan.settings.zoo.stop_timeout_s),
             "processes that are left": self._end_what_is_left,
@@ -329,6 +346,10 @@ class Supervisor:
             except Exception:
                 _log.exception("stopping: %s: it failed", name)
         _log.info("stopped")
+
+    def _stop_engine(self) -> None:
+        if self._plan.engine is not None:
+            self._plan.engine.stop(self._plan.settings.engine.stop_timeout_s)
 
     def _end_what_is_left(self) -> None:
         left = end(descendants([os.getpid()], process_table()), LEFT_GRACE_S)
@@ -372,7 +393,7 @@ def _give_up_or_tell(attempt: int, failure: ServerFailed) -> None:
     _log.warning("start %d of %d failed: %s", attempt, _START_ATTEMPTS, failure)
 
 
-def _tell_new_faults(server: str, faults: dict[str, str], told: dict[str, str]) -> None:
+def _tell_new_faults(server: str, faults: Mapping[str, str], told: dict[str, str]) -> None:
     """One line when a model's fault appears or changes, one when it is over; not one per look."""
     for model, fault in faults.items():
         if told.get(model) != fault:

@@ -1,7 +1,6 @@
 """One public model of the catalogue: what it is called, what it takes, where it runs."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -80,7 +79,7 @@ class Model(Entry):
     """Classify: what it takes. An image or a file is a content part here, and bytes in Triton."""
     runs_on: Literal["zoo", "leaf", "engine", "upstream"]
     """Chat: `leaf` is a Triton of its own, `engine` the platform's own OpenAI server, `upstream` somebody else's."""
-    triton: Mapping[SloClass, str] = MappingProxyType({})
+    triton: Mapping[SloClass, str] = {}
     """The Triton model per SLO class: an ensemble in the zoo, a decoupled model on the leaf."""
     backend: Backend | None = None
     """Chat: what answers; none: TensorRT-LLM's llmapi contract on the leaf, OpenAI's API elsewhere."""

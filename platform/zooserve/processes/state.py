@@ -51,6 +51,8 @@ class PlatformState(_Part):
     leaf_http: str = ""
     leaf_grpc: str = ""
     leaf_metrics: str = ""
+    engine_http: str = ""
+    """The platform's own OpenAI server; empty where no enabled model runs on it."""
     haproxy_metrics: str = ""
     shm_prefix: str = ""
     steps: tuple[Step, ...] = ()

@@ -49,6 +49,7 @@ def supervisor(tmp_path: Path, stopped: list[str]) -> Supervisor:
         settings=Settings(watch=WatchSettings(interval_s=0.001, backoff_s=0.001)),
         folder=folder,
         router=SimpleNamespace(child=Stoppable("router", stopped, failing=True)),
+        engine=Stoppable("engine", stopped),
         leaf=Stoppable("leaf", stopped),
         zoo=Stoppable("zoo", stopped),
     )
@@ -84,7 +85,7 @@ async def test_everything_is_stopped_in_order_though_nothing_can_be_written(
     shutil.rmtree(supervisor._plan.folder.root)
     monkeypatch.setattr(Supervisor, "_end_what_is_left", lambda self: stopped.append("what is left"))
     await supervisor._stop()
-    assert stopped == ["router", "leaf", "zoo", "what is left"]
+    assert stopped == ["router", "engine", "leaf", "zoo", "what is left"]
     assert "stopping: router: it failed" in caplog.text
     assert supervisor.state.phase == "stopping"
 
@@ -118,8 +119,8 @@ async def test_a_port_taken_since_it_was_chosen_for_the_trace_log_is_told_by_its
 def test_the_bound_of_stopping_grows_with_the_settings() -> None:
     patient = Settings(router=RouterSettings(drain_s=600))
     assert stop_s(patient) - stop_s(Settings(router=RouterSettings(drain_s=0))) == 600
-    triton = patient.zoo.stop_timeout_s + patient.leaf.stop_timeout_s
-    assert stop_s(patient) > 600 + triton
+    servers = (patient.zoo, patient.leaf, patient.engine)
+    assert stop_s(patient) > 600 + sum(server.stop_timeout_s for server in servers)
 
 
 @pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP])
