@@ -122,7 +122,14 @@ def translated_errors(model: str, address: str) -> Iterator[None]:
     except grpc.aio.AioRpcError as exc:
         raise _of_status(exc.code(), exc.details() or "", model, address) from exc
     except InferenceServerException as exc:
-        raise _of_message(exc.message() or str(exc), model) from exc
+        message = exc.message() or str(exc)
+        code = _code_of(exc)
+        raise (_of_status(code, message, model, address) if code else _of_message(message, model)) from exc
+
+
+def _code_of(exc: InferenceServerException) -> grpc.StatusCode | None:
+    """What a call that is no stream failed with, which tritonclient keeps as a text: "StatusCode.UNAVAILABLE"."""
+    return getattr(grpc.StatusCode, str(exc.status()).removeprefix("StatusCode."), None)
 
 
 def _of_status(code: grpc.StatusCode, details: str, model: str, address: str) -> ServingError:
