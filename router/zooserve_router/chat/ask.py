@@ -8,8 +8,8 @@ from zooserve_router.chat.models import ChatModel
 
 __all__ = ["Ask", "Call", "PieceReader", "Prompt", "Step", "calls_of_prompts"]
 
-PieceReader = Callable[[AsyncGenerator[Piece, None]], AsyncGenerator[Piece, None]]
-"""Makes what the caller is to see out of what the backend says; closing the one closes the other."""
+PieceReader = Callable[[AsyncGenerator[Piece, None], int], AsyncGenerator[Piece, None]]
+"""Makes what the caller is to see out of what the backend says of so many choices; closing the one closes the other."""
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,20 @@ A leaf knows neither templates nor token counts: both are decided here, before i
 template, and counts for itself: it is sent the messages, and its count is believed.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from zooserve.catalogue import Model
 from zooserve.errors import InputTooLong
-from zooserve_router.chat.ask import Ask, Call, Prompt, calls_of_prompts
+from zooserve_router.chat.ask import Ask, Call, PieceReader, Prompt, calls_of_prompts
 from zooserve_router.chat.generation import Conversation, Message
 from zooserve_router.chat.grants import granted_tokens
 from zooserve_router.chat.models import ChatModel
 from zooserve_router.chat.templates import ChatTemplate
 from zooserve_router.chat.tokens import ChatTokenizer
+from zooserve_router.chat.tools.calling import constrained, reader_of
 
 __all__ = ["ask_of_conversation", "prompt_of_text", "tokens_of"]
 
@@ -25,34 +28,53 @@ _CHARACTERS_PER_TOKEN = 4
 async def ask_of_conversation(chat: ChatModel, wanted: Conversation, max_tokens: int | None) -> Ask:
     """What answering takes, `n` times; `max_tokens` None leaves the length to the model.
 
-    Raises BadInput for content that would forge turns, TemplateFailed, or InputTooLong.
+    Raises BadInput for content that would forge turns, TemplateFailed, InputTooLong, or Unsupported for what the
+    backend cannot be held to.
     """
+    backend = chat.model.chat_backend
+    if chat.template is not None and chat.tokenizer is not None:
+        _refuse_forged_turns(chat.model, chat.tokenizer, wanted.messages)
+    whole = replace(wanted, messages=_with_system_prompt(wanted.messages, chat.model.default_system_prompt))
+    told, reader = constrained(backend, whole), reader_of(backend, whole)
     if chat.template is None or chat.tokenizer is None:
-        return _ask_of_upstream(chat, wanted, max_tokens)
-    prompt = await _rendered(chat, chat.template, chat.tokenizer, wanted.messages)
+        return _ask_of_upstream(chat, told, reader, max_tokens)
+    prompt = await _rendered(chat, chat.template, chat.tokenizer, told)
     granted = granted_tokens(chat.model, prompt.tokens, max_tokens, None, "messages")
-    sampling = replace(wanted.sampling, max_tokens=granted)
-    return Ask(
-        chat, calls_of_prompts((prompt,), sampling, wanted.n, constraint=wanted.constraint), prompt.tokens, granted
-    )
+    sampling = replace(told.sampling, max_tokens=granted)
+    calls = calls_of_prompts((prompt,), sampling, told.n, constraint=told.constraint)
+    return Ask(chat, tuple(replace(call, reader=reader) for call in calls), prompt.tokens, granted)
 
 
-async def _rendered(
-    chat: ChatModel, template: ChatTemplate, tokenizer: ChatTokenizer, messages: Sequence[Message]
-) -> Prompt:
-    """The messages as the model wants to read them."""
-    limit = chat.model.limits.max_tokens
-    most_characters = limit * tokenizer.longest_token_bytes
-    if sum(len(str(message.get("content", ""))) for message in messages) > most_characters:
+def _refuse_forged_turns(model: Model, tokenizer: ChatTokenizer, messages: Sequence[Message]) -> None:
+    """Raises BadInput for content that only the template may write, InputTooLong before reading megabytes for it."""
+    if sum(len(text) for message in messages for _, text in _texts_of(message)) > _most_characters(model, tokenizer):
         raise InputTooLong(
-            f"This model's maximum context length is {limit} tokens; your messages are far longer. Shorten them.",
+            f"This model's maximum context length is {model.limits.max_tokens} tokens; your messages are far longer. "
+            "Shorten them.",
             param="messages",
         )
     for index, message in enumerate(messages):
-        for name in ("content", "name"):
-            tokenizer.refuse_control_tokens(str(message.get(name, "")), f"messages[{index}].{name}")
-    whole = _with_system_prompt(messages, chat.model.default_system_prompt)
-    text = template.render(whole, max_characters=most_characters)
+        for place, text in _texts_of(message):
+            tokenizer.refuse_control_tokens(text, f"messages[{index}].{place}")
+
+
+def _texts_of(message: Message) -> Iterator[tuple[str, str]]:
+    """What the caller wrote of a message that a template may print, with its place."""
+    for name in ("content", "name"):
+        yield name, str(message.get(name) or "")
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        for name in ("name", "arguments"):
+            yield f"tool_calls[{index}].function.{name}", str(call["function"][name])
+
+
+def _most_characters(model: Model, tokenizer: ChatTokenizer) -> int:
+    """No prompt that the model reads is longer."""
+    return model.limits.max_tokens * tokenizer.longest_token_bytes
+
+
+async def _rendered(chat: ChatModel, template: ChatTemplate, tokenizer: ChatTokenizer, told: Conversation) -> Prompt:
+    """The messages as the model wants to read them."""
+    text = template.render(told.messages, tools=told.tools, max_characters=_most_characters(chat.model, tokenizer))
     return await prompt_of_text(chat, text, param="messages")
 
 
@@ -63,16 +85,20 @@ async def prompt_of_text(chat: ChatModel, text: str, param: str) -> Prompt:
     return Prompt(text, await chat.tokenizer.count_prompt(text, chat.model.limits.max_tokens, param))
 
 
-def _ask_of_upstream(chat: ChatModel, wanted: Conversation, max_tokens: int | None) -> Ask:
+def _ask_of_upstream(chat: ChatModel, told: Conversation, reader: PieceReader | None, max_tokens: int | None) -> Ask:
     """Messages as they are; prompt and answer are what they look like, until the upstream has counted."""
-    estimated = sum(_estimated_tokens(str(message.get("content") or "")) for message in wanted.messages)
+    estimated = _estimated_prompt(told)
     granted = granted_tokens(chat.model, min(estimated, chat.model.limits.max_tokens - 1), max_tokens, None, "messages")
-    conversation = replace(wanted, sampling=replace(wanted.sampling, max_tokens=granted))
-    if "n" in chat.model.chat_backend.features or wanted.n == 1:
-        calls: tuple[Call, ...] = (Call(conversation, (estimated + granted) * wanted.n, wanted.n),)
-    else:
-        calls = tuple(Call(_seeded(conversation, choice), estimated + granted) for choice in range(wanted.n))
-    return Ask(chat, calls, estimated, granted)
+    conversation = replace(told, sampling=replace(told.sampling, max_tokens=granted))
+    if "n" in chat.model.chat_backend.features or told.n == 1:
+        return Ask(chat, (Call(conversation, (estimated + granted) * told.n, told.n, reader),), estimated, granted)
+    choices = (_seeded(conversation, choice) for choice in range(told.n))
+    return Ask(chat, tuple(Call(each, estimated + granted, 1, reader) for each in choices), estimated, granted)
+
+
+def _estimated_prompt(told: Conversation) -> int:
+    texts = [text for message in told.messages for _, text in _texts_of(message)]
+    return sum(map(_estimated_tokens, [*texts, *(json.dumps(tool.parameters) for tool in told.tools)]))
 
 
 def _seeded(conversation: Conversation, choice: int) -> Conversation:

@@ -11,6 +11,7 @@ from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BackendUnavailable
 from zooserve_router.admission import Budget
 from zooserve_router.chat.generation import Conversation, Generation, Piece, Sampling, Work
+from zooserve_router.chat.template_files import read_template
 from zooserve_router.chat.templates import ChatTemplate
 from zooserve_router.chat.tokens import ChatTokenizer, load_tokenizer
 from zooserve_router.readiness import Probe
@@ -36,7 +37,8 @@ class ChatModel:
 
     model: Model
     backend: ChatBackend
-    budget: Budget
+    queue: FairQueue
+    """Room in its budget, and who waits for it."""
     template: ChatTemplate | None = None
     tokenizer: ChatTokenizer | None = None
 
@@ -59,9 +61,9 @@ def load_chat_models(
 
 def _load(model: Model, repository: Path, replicas: int, backend: ChatBackend) -> ChatModel:
     budget = Budget(model.name, model.kv_budget_tokens // replicas if model.kv_budget_tokens else None)
-    template = ChatTemplate.read(repository / model.chat_template) if model.chat_template else None
-    source = template.source if template else ""
-    tokenizer = load_tokenizer(repository / model.tokenizer, source) if model.tokenizer else None
+    template = read_template(model, repository)
+    written = "".join(template.sources) if template else ""
+    tokenizer = load_tokenizer(repository / model.tokenizer, written) if model.tokenizer else None
     return ChatModel(model, backend, budget, template, tokenizer)
 
 

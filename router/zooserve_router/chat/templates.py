@@ -6,10 +6,10 @@ still the operator's choice of checkpoint: a sandbox in this process cannot boun
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 from jinja2 import Environment, TemplateError, nodes
@@ -20,9 +20,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
 from zooserve.errors import InputTooLong, TemplateFailed
+from zooserve_router.chat.generation import Message, Tool
+from zooserve_router.chat.tools.families import described, parsed_arguments
 
 __all__ = ["ChatTemplate"]
 
+_NO_TOKENS: Mapping[str, str] = MappingProxyType({})
 _MAX_STEPS = 100_000
 _MAX_BUILT_CHARACTERS = 4 * 2**20
 # What builds much text out of a number or a short format; no published chat template needs them.
@@ -32,30 +35,41 @@ _UNSAFE_METHODS = ("center", "ljust", "rjust", "zfill", "expandtabs", "format", 
 
 
 class ChatTemplate:
-    """One compiled template. `now` is the clock behind `strftime_now`, which some templates print the date with."""
+    """A checkpoint's template, compiled once; a checkpoint may have another one for requests that bring tools.
 
-    def __init__(self, source: str, *, now: Callable[[], datetime] = datetime.now) -> None:
-        self.source = source
+    `name` is what messages call it, `tokens` what it knows special tokens by (`bos_token`), `now` the clock behind
+    `strftime_now`, which some templates print the date with.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        name: str = "of the model",
+        with_tools: str | None = None,
+        tokens: Mapping[str, str] = _NO_TOKENS,
+        now: Callable[[], datetime] = datetime.now,
+    ) -> None:
+        self.name = name
+        self.sources = (source, *((with_tools,) if with_tools is not None else ()))
+        self._tokens = {"bos_token": "", "eos_token": "", **tokens}
         self._environment = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
         self._environment.filters["tojson"] = _to_json
         self._environment.globals["raise_exception"] = _raise
         self._environment.globals["strftime_now"] = lambda form: now().strftime(form)
         self._template = self._environment.from_string(source)
+        self._with_tools = self._template if with_tools is None else self._environment.from_string(with_tools)
 
-    @classmethod
-    def read(cls, path: Path) -> "ChatTemplate":
-        """Compile the template of a file."""
-        return cls(path.read_text(encoding="utf-8"))
-
-    def render(self, messages: Sequence[dict[str, Any]], *, max_characters: int) -> str:
+    def render(self, messages: Sequence[Message], *, tools: Sequence[Tool] = (), max_characters: int) -> str:
         """The prompt, up to where the assistant speaks.
 
         Raises TemplateFailed with the template's own words, or InputTooLong once it passes `max_characters`.
         """
+        template = self._with_tools if tools else self._template
         parts: list[str] = []
         room = max_characters
         try:
-            for part in self._environment.bounded(self._template.generate(**self._variables(messages))):
+            for part in self._environment.bounded(template.generate(**self._variables(messages, tools))):
                 room -= len(part)
                 if room < 0:
                     raise InputTooLong(
@@ -67,19 +81,32 @@ class ChatTemplate:
         except InputTooLong:
             raise
         except Exception as exc:  # foreign code: whatever it raises is its answer to these messages
-            raise TemplateFailed(f"The model's chat template refused these messages: {exc}", param="messages") from exc
+            raise TemplateFailed(
+                f"The chat template {self.name} refused these messages: {exc}", param="messages"
+            ) from exc
         return "".join(parts)
 
-    @staticmethod
-    def _variables(messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def _variables(self, messages: Sequence[Message], tools: Sequence[Tool]) -> dict[str, Any]:
+        """What transformers gives a template."""
         return {
-            "messages": list(messages),
+            **self._tokens,
+            "messages": [_with_parsed_arguments(message) for message in messages],
             "add_generation_prompt": True,
-            "tools": None,
+            "tools": [described(tool) for tool in tools] or None,
             "documents": None,
-            "bos_token": "",
-            "eos_token": "",
         }
+
+
+def _with_parsed_arguments(message: Message) -> Message:
+    """OpenAI writes the arguments of a call as a text of JSON; templates are written for what the text says."""
+    if not message.get("tool_calls"):
+        return message
+    return {**message, "tool_calls": [_with_parsed(call) for call in message["tool_calls"]]}
+
+
+def _with_parsed(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {**call, "function": {**function, "arguments": parsed_arguments(function["arguments"])}}
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
