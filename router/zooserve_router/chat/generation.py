@@ -7,6 +7,7 @@ from typing import Any, Literal
 __all__ = [
     "Constraint",
     "Conversation",
+    "EngineReport",
     "Generation",
     "Message",
     "Piece",
@@ -111,6 +112,24 @@ class Timings:
     prefill_s: float
     decode_s: float
 
+    @property
+    def total_s(self) -> float:
+        """From the engine's taking the request to its last token."""
+        return self.queue_s + self.prefill_s + self.decode_s
+
+
+@dataclass(frozen=True)
+class EngineReport:
+    """What the engine tells of one answer besides its times."""
+
+    reused_blocks: int = 0
+    """Blocks of the prompt whose KV was there already."""
+    missed_blocks: int = 0
+    draft_tokens: int = 0
+    """Tokens that speculative decoding proposed."""
+    accepted_draft_tokens: int = 0
+    acceptance_rate: float | None = None
+
 
 @dataclass(frozen=True)
 class TokenLogprob:
@@ -119,6 +138,8 @@ class TokenLogprob:
     token: str
     logprob: float
     top: tuple[tuple[str, float], ...] = ()
+    data: bytes | None = None
+    """Its bytes where the backend tells them: of a token that is part of a character, the text is not."""
 
 
 @dataclass(frozen=True)
@@ -156,3 +177,4 @@ class Piece:
     """What the model thinks aloud before its answer, where it does."""
     refusal: str = ""
     usage: Usage | None = None
+    report: EngineReport | None = None

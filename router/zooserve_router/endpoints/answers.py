@@ -2,29 +2,58 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import orjson
 from starlette.responses import Response
 
-from zooserve.errors import ServingError
+from zooserve.errors import BackendFailed, ServingError
 from zooserve_router.chat.ask import Ask, Step
+from zooserve_router.chat.generation import TokenLogprob, ToolCallPart
 from zooserve_router.chat.service import ChatService
 from zooserve_router.context import Record, RequestContext
 from zooserve_router.dialects import openai_error
 from zooserve_router.sse import DONE, event, streamed
 
-__all__ = ["Answered", "Shape", "answered"]
+__all__ = ["Answered", "AnsweredCall", "Shape", "answered"]
 
 
-@dataclass(frozen=True)
+@dataclass
+class AnsweredCall:
+    """One whole call of a function."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+    def add(self, part: ToolCallPart) -> None:
+        """What is new of it."""
+        self.id = part.id or self.id
+        self.name = part.name or self.name
+        self.arguments += part.arguments
+
+
+@dataclass
 class Answered:
-    """One whole choice."""
+    """One choice, whole once it has a finish reason."""
 
-    text: str
-    finish_reason: str
-    completion_tokens: int
+    text: str = ""
+    finish_reason: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+    calls: dict[int, AnsweredCall] = field(default_factory=dict)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+
+    def add(self, step: Step) -> None:
+        """What is new of it."""
+        self.text += step.text
+        self.reasoning += step.reasoning
+        self.refusal += step.refusal
+        self.logprobs += step.logprobs
+        for part in step.tool_calls:
+            self.calls.setdefault(part.index, AnsweredCall()).add(part)
+        self.finish_reason = step.finish_reason or self.finish_reason
 
 
 class Shape(Protocol):
@@ -34,34 +63,40 @@ class Shape(Protocol):
 
     def chunks(self, step: Step) -> list[dict[str, Any]]: ...
 
-    def closing(self, usage: Mapping[str, int]) -> dict[str, Any]: ...
+    def closing(self, usage: Mapping[str, Any]) -> dict[str, Any]: ...
 
-    def whole(self, choices: Sequence[Answered], usage: Mapping[str, int]) -> dict[str, Any]: ...
+    def whole(self, choices: Sequence[Answered], usage: Mapping[str, Any]) -> dict[str, Any]: ...
 
 
 async def answered(
     service: ChatService, ask: Ask, context: RequestContext, shape: Shape, *, stream: bool, include_usage: bool
 ) -> Response:
-    """The response to this ask. Closing or cancelling it cancels what the leaf does for it."""
-    steps = service.answer(ask, context)
+    """The response to this ask. Closing or cancelling it cancels what the backend does for it."""
+    steps = _to_its_end(service.answer(ask, context), ask.choices)
     if stream:
         return await streamed(_events(steps, ask, context, shape, include_usage=include_usage), context.deadline)
     choices = await _folded(steps, ask.choices)
     return Response(orjson.dumps(shape.whole(choices, _usage(context.record))), media_type="application/json")
 
 
-async def _folded(steps: AsyncGenerator[Step, None], choices: int) -> list[Answered]:
-    texts: list[list[str]] = [[] for _ in range(choices)]
-    ends: dict[int, Step] = {}
+async def _to_its_end(steps: AsyncGenerator[Step, None], choices: int) -> AsyncGenerator[Step, None]:
+    """The steps. Raises BackendFailed after them where a choice has no end, so that nobody takes half for the whole."""
+    ended: set[int] = set()
     async with aclosing(steps):
         async for step in steps:
-            texts[step.index].append(step.text)
             if step.finish_reason is not None:
-                ends[step.index] = step
-    return [
-        Answered("".join(texts[index]), str(ends[index].finish_reason), ends[index].completion_tokens)
-        for index in range(choices)
-    ]
+                ended.add(step.index)
+            yield step
+    if len(ended) < choices:
+        raise BackendFailed("The model's server broke its answer off without saying why. Ask again.")
+
+
+async def _folded(steps: AsyncGenerator[Step, None], choices: int) -> list[Answered]:
+    folded = [Answered() for _ in range(choices)]
+    async with aclosing(steps):
+        async for step in steps:
+            folded[step.index].add(step)
+    return folded
 
 
 async def _events(
@@ -92,10 +127,15 @@ async def _resumed(first: Step, later: AsyncGenerator[Step, None]) -> AsyncGener
         yield step
 
 
-def _usage(record: Record) -> dict[str, int]:
-    """What was counted, by the backend where it counts."""
-    return {
+def _usage(record: Record) -> dict[str, Any]:
+    """What was counted, by the backend where it counts; details only where it tells them."""
+    usage: dict[str, Any] = {
         "prompt_tokens": record.input_tokens,
         "completion_tokens": record.output_tokens,
         "total_tokens": record.input_tokens + record.output_tokens,
     }
+    if record.cached_tokens is not None:
+        usage["prompt_tokens_details"] = {"cached_tokens": record.cached_tokens}
+    if record.reasoning_tokens is not None:
+        usage["completion_tokens_details"] = {"reasoning_tokens": record.reasoning_tokens}
+    return usage

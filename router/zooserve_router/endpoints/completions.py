@@ -6,7 +6,7 @@ write them as, and refused where there is none: the leaf's contract takes text o
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,17 +18,19 @@ from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BadInput, TooManyItems, Unsupported
 from zooserve_router.chat.ask import Ask, Call, Step, calls_of_prompts
 from zooserve_router.chat.asking import prompt_of_text
-from zooserve_router.chat.generation import Generation, Sampling
+from zooserve_router.chat.generation import Conversation, Generation, Sampling, TokenLogprob
 from zooserve_router.chat.grants import granted_tokens
 from zooserve_router.chat.models import ChatModel
 from zooserve_router.chat.service import ChatService
 from zooserve_router.chat.tokens import refuse_more_than
 from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.answers import Answered, answered
+from zooserve_router.endpoints.extras import bookkeeping_asked
+from zooserve_router.endpoints.features import COMPLETIONS, SEED, Need, needs_of, refuse_lacking
 from zooserve_router.endpoints.sampling import (
     MAX_CHOICES,
     choices_asked,
-    refuse_unsupported,
+    refuse_unknown_tokens,
     sampling_asked,
     usage_asked,
 )
@@ -39,6 +41,7 @@ __all__ = ["CompletionRequest", "routes"]
 
 _DEFAULT_MAX_TOKENS = 16
 """OpenAI's own default for this route."""
+_MAX_LOGPROBS = 5
 
 PromptInput = str | tuple[int, ...]
 
@@ -65,7 +68,7 @@ class CompletionRequest:
         parsed = cls(
             model=model,
             prompts=prompts,
-            sampling=sampling_asked(fields),
+            sampling=replace(sampling_asked(fields), logprobs=fields.integer("logprobs", low=0, high=_MAX_LOGPROBS)),
             max_tokens=fields.integer("max_tokens", low=1),
             n=choices_asked(fields, len(prompts)),
             echo=fields.boolean("echo", default=False),
@@ -73,19 +76,32 @@ class CompletionRequest:
             include_usage=usage_asked(fields, stream=stream),
         )
         _refuse_other_candidates(fields, parsed.n)
-        refuse_unsupported(fields)
+        bookkeeping_asked(fields)
+        refuse_lacking(_needs(fields, parsed.sampling), model, catalogue)
         fields.refuse_unknown()
+        if parsed.echo and parsed.sampling.logprobs is not None:
+            raise Unsupported(
+                "`logprobs` with `echo` is not available here: there are none of the prompt's tokens.", param="logprobs"
+            )
         return parsed
 
     async def ask(self, service: ChatService) -> Ask:
         """The request in tokens: prompts counted, answers granted, the same for all since they share one bound."""
         chat = service.ready_model(self.model)
+        refuse_unknown_tokens(self.sampling.logit_bias, chat.tokenizer)
         texts = [await _text_of(chat, prompt) for prompt in self.prompts]
         prompts = tuple([await prompt_of_text(chat, text, "prompt") for text in texts])
         longest = max(prompt.tokens for prompt in prompts)
         granted = granted_tokens(self.model, longest, self.max_tokens, _DEFAULT_MAX_TOKENS, "prompt")
         calls = calls_of_prompts(prompts, replace(self.sampling, max_tokens=granted), self.n)
         return Ask(chat, calls, sum(prompt.tokens for prompt in prompts), granted)
+
+
+def _needs(fields: Fields, sampling: Sampling) -> Iterator[tuple[str, Need]]:
+    yield "model", COMPLETIONS
+    yield from needs_of(Conversation((), sampling))
+    if fields.raw("seed") is not None:
+        yield "seed", SEED
 
 
 def _prompts_in(value: Any, max_tokens: int) -> tuple[PromptInput, ...]:
@@ -139,8 +155,11 @@ def _refuse_other_candidates(fields: Fields, n: int) -> None:
 class CompletionShape:
     """How /v1/completions writes an answer. `echoed` is what each choice starts with."""
 
-    def __init__(self, model: Model, echoed: Sequence[str]) -> None:
+    def __init__(self, model: Model, echoed: Sequence[str], *, with_logprobs: bool = False) -> None:
         self._echoed = echoed
+        self._with_logprobs = with_logprobs
+        self._written = [len(text) for text in echoed]
+        """Characters of each choice so far: where its next token begins."""
         self._common = {
             "id": f"cmpl-{secrets.token_hex(14)}",
             "object": "text_completion",
@@ -155,29 +174,46 @@ class CompletionShape:
 
     def chunks(self, step: Step) -> list[dict[str, Any]]:
         """The chunk of one step."""
-        return [self._chunk(step.index, step.text, step.finish_reason)]
+        return [self._chunk(step.index, step.text, step.finish_reason, step.logprobs)]
 
-    def closing(self, usage: Mapping[str, int]) -> dict[str, Any]:
+    def closing(self, usage: Mapping[str, Any]) -> dict[str, Any]:
         """The chunk that carries the usage."""
         return {**self._common, "choices": [], "usage": usage}
 
-    def whole(self, choices: Sequence[Answered], usage: Mapping[str, int]) -> dict[str, Any]:
+    def whole(self, choices: Sequence[Answered], usage: Mapping[str, Any]) -> dict[str, Any]:
         """The answer in one piece."""
         return {
             **self._common,
             "choices": [
-                _choice(index, self._echoed[index] + choice.text, choice.finish_reason)
+                self._choice(index, self._echoed[index] + choice.text, choice.finish_reason, choice.logprobs)
                 for index, choice in enumerate(choices)
             ],
             "usage": usage,
         }
 
-    def _chunk(self, index: int, text: str, finish_reason: str | None = None) -> dict[str, Any]:
-        return {**self._common, "choices": [_choice(index, text, finish_reason)]}
+    def _chunk(
+        self, index: int, text: str, finish_reason: str | None = None, tokens: Sequence[TokenLogprob] = ()
+    ) -> dict[str, Any]:
+        return {**self._common, "choices": [self._choice(index, text, finish_reason, tokens)]}
 
+    def _choice(
+        self, index: int, text: str, finish_reason: str | None, tokens: Sequence[TokenLogprob]
+    ) -> dict[str, Any]:
+        logprobs = self._logprobs(index, tokens) if self._with_logprobs and tokens else None
+        return {"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish_reason}
 
-def _choice(index: int, text: str, finish_reason: str | None) -> dict[str, Any]:
-    return {"index": index, "text": text, "logprobs": None, "finish_reason": finish_reason}
+    def _logprobs(self, index: int, tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
+        """This route's own form: a list for each thing told, and where in the text each token begins."""
+        offsets = []
+        for token in tokens:
+            offsets.append(self._written[index])
+            self._written[index] += len(token.token)
+        return {
+            "tokens": [token.token for token in tokens],
+            "token_logprobs": [token.logprob for token in tokens],
+            "top_logprobs": [dict(token.top) for token in tokens],
+            "text_offset": offsets,
+        }
 
 
 def _prompt_of(call: Call) -> str:
@@ -192,7 +228,7 @@ async def create_completion(request: Request) -> Response:
         context.record.runs(wanted.model, "interactive")
         ask = await wanted.ask(services.chat)
     echoed = [_prompt_of(call) if wanted.echo else "" for call in ask.calls]
-    shape = CompletionShape(wanted.model, echoed)
+    shape = CompletionShape(wanted.model, echoed, with_logprobs=wanted.sampling.logprobs is not None)
     return await answered(services.chat, ask, context, shape, stream=wanted.stream, include_usage=wanted.include_usage)
 
 

@@ -1,51 +1,31 @@
-"""The fields that /v1/chat/completions and /v1/completions share: how to sample, and what this backend lacks."""
+"""How to sample: the fields that /v1/chat/completions and /v1/completions share."""
 
 import random
 from collections.abc import Mapping
 from typing import Any
 
-from zooserve.errors import BadInput, Unsupported
+from zooserve.errors import BadInput, TooManyItems, Unsupported
 from zooserve_router.chat.generation import Sampling
+from zooserve_router.chat.tokens import ChatTokenizer
 from zooserve_router.payload import Fields, checked_text, kind_of
 
-__all__ = ["MAX_CHOICES", "NEUTRAL", "choices_asked", "refuse_unsupported", "sampling_asked", "usage_asked"]
+__all__ = [
+    "MAX_CHOICES",
+    "choices_asked",
+    "logprobs_asked",
+    "refuse_unknown_tokens",
+    "sampling_asked",
+    "usage_asked",
+]
 
 MAX_CHOICES = 16
 """Answers that one request may ask for, over all its prompts: each is a slot of the leaf."""
 _MAX_STOPS = 4
 _LEAST_TEMPERATURE = 1e-4
 _MAX_STOP_CHARACTERS = 256
-
-NEUTRAL: Mapping[str, tuple[Any, ...]] = {
-    "audio": (),
-    "function_call": ("none",),
-    "functions": ([],),
-    "logit_bias": ({},),
-    "logprobs": (False,),
-    "modalities": (["text"],),
-    "moderation": (),
-    "parallel_tool_calls": (True, False),
-    "prediction": (),
-    "reasoning_effort": ("none",),
-    "response_format": ({"type": "text"},),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
-    "top_logprobs": (0,),
-    "verbosity": ("medium",),
-    "web_search_options": (),
-}
-"""Parameters that this backend lacks, with the values that ask for nothing; null always does."""
-
-_ACCEPTED = (
-    "metadata",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "service_tier",
-    "store",
-    "user",
-)
-"""Bookkeeping of OpenAI's own that changes no answer."""
+_MAX_TOP_LOGPROBS = 20
+_MAX_BIASED_TOKENS = 1024
+_TOKEN_DIGITS = 9
 
 
 def sampling_asked(fields: Fields) -> Sampling:
@@ -59,6 +39,7 @@ def sampling_asked(fields: Fields) -> Sampling:
         stop=_stops_asked(fields.raw("stop")),
         # The contract's engine takes one fixed seed when none is sent, and would say the same thing every time.
         seed=random.getrandbits(31) if seed is None else seed % 2**63,
+        logit_bias=_bias_asked(fields.raw("logit_bias")),
     )
 
 
@@ -66,6 +47,24 @@ def _temperature_asked(fields: Fields) -> float:
     """Below a ten-thousandth it is greedy: logits divided by less overflow float32, and the answer is noise."""
     temperature = fields.number("temperature", low=0, high=2, default=1.0)
     return temperature if temperature >= _LEAST_TEMPERATURE else 0.0
+
+
+def _bias_asked(value: Any) -> dict[int, float]:
+    """Token ids, which JSON has as strings, to what is added to their logits."""
+    if value is None:
+        return {}
+    biases = Fields.of(value, "logit_bias")
+    if len(value) > _MAX_BIASED_TOKENS:
+        raise TooManyItems(
+            f"`logit_bias` names {len(value)} tokens; at most {_MAX_BIASED_TOKENS} are biased.", param="logit_bias"
+        )
+    for token in value:
+        if not token.isdecimal() or not token.isascii() or len(token) > _TOKEN_DIGITS:
+            raise BadInput(
+                f"`logit_bias` has the key {token[:64]!r}; keys are token ids of this model, such as '1734'.",
+                param="logit_bias",
+            )
+    return {int(token): biases.number(token, low=-100, high=100, default=0.0) for token in value}
 
 
 def _stops_asked(value: Any) -> tuple[str, ...]:
@@ -101,30 +100,48 @@ def choices_asked(fields: Fields, prompts: int = 1) -> int:
     return n or 1
 
 
+def logprobs_asked(fields: Fields) -> int | None:
+    """How many alternatives to report beside each token, by /v1/chat/completions' two fields; None reports nothing."""
+    wanted = fields.boolean("logprobs", default=False)
+    top = fields.integer("top_logprobs", low=0, high=_MAX_TOP_LOGPROBS)
+    if top and not wanted:
+        raise BadInput(
+            "`top_logprobs` is only allowed when `logprobs` is true.",
+            param="top_logprobs",
+            code="invalid_parameter_combination",
+        )
+    return (top or 0) if wanted else None
+
+
+def refuse_unknown_tokens(bias: Mapping[int, float], tokenizer: ChatTokenizer | None) -> None:
+    """Raise BadInput for a bias on a token that the model lacks; of an upstream, it says so itself."""
+    if tokenizer is None:
+        return
+    size = tokenizer.tokenizer.get_vocab_size()
+    unknown = [token for token in bias if token >= size]
+    if unknown:
+        raise BadInput(
+            f"`logit_bias` names token {unknown[0]}, which is not in this model's vocabulary of {size} tokens.",
+            param="logit_bias",
+            code="token_not_in_vocabulary",
+        )
+
+
 def usage_asked(fields: Fields, *, stream: bool) -> bool:
     """Whether the stream shall end with a usage chunk."""
     value = fields.raw("stream_options")
     if value is None:
         return False
     if not stream:
-        raise BadInput("`stream_options` is only allowed when `stream` is true.", param="stream_options")
-    if not isinstance(value, dict):
         raise BadInput(
-            f"`stream_options` is {kind_of(value)}; it must be an object.", param="stream_options", code="invalid_type"
+            "`stream_options` is only allowed when `stream` is true.",
+            param="stream_options",
+            code="invalid_parameter_combination",
         )
-    options = Fields(value)
+    options = Fields.of(value, "stream_options")
     wanted = options.boolean("include_usage", default=False)
     if options.boolean("include_obfuscation", default=False):
-        raise Unsupported("`stream_options.include_obfuscation` is not available here.", param="stream_options")
+        path = options.path("include_obfuscation")
+        raise Unsupported(f"`{path}` is not available here; leave it out.", param=path)
     options.refuse_unknown()
     return wanted
-
-
-def refuse_unsupported(fields: Fields) -> None:
-    """Raise Unsupported naming a parameter that would change the answer and cannot; pass what asks for nothing."""
-    for name in _ACCEPTED:
-        fields.raw(name)
-    for name, neutral in NEUTRAL.items():
-        value = fields.raw(name)
-        if value is not None and not any(type(value) is type(other) and value == other for other in neutral):
-            raise Unsupported(f"Unsupported parameter: '{name}' is not available with this model.", param=name)

@@ -23,7 +23,7 @@ BAD_FIELDS: list[tuple[str, dict[str, Any], str | None]] = [
     ),
     (
         "an image",
-        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://a/b.png"}}]}]},
         "messages[0].content[0]",
     ),
     ("an unknown role", {"messages": [{"role": "critic", "content": "Hi"}]}, "messages[0].role"),
@@ -37,7 +37,7 @@ BAD_FIELDS: list[tuple[str, dict[str, Any], str | None]] = [
     (
         "tool calls",
         {"messages": [USER, {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}]},
-        "messages[1].tool_calls",
+        "messages[1].tool_calls[0].type",
     ),
     ("a NUL", {"messages": [{"role": "user", "content": "a\0b"}]}, "messages[0].content"),
     (

@@ -1,0 +1,176 @@
+"""What a request says beside messages and sampling: taken as bookkeeping, passed on to an upstream, or refused.
+
+docs/chat.md has the table. Nothing of it reaches a leaf; of an OpenAI upstream the words are its own, so it gets them.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from zooserve.catalogue import Backend, Model
+from zooserve.errors import BadInput, Unsupported
+from zooserve_router.payload import Fields
+
+__all__ = ["bookkeeping_asked", "extras_asked", "forwarded_headers", "metadata_asked"]
+
+_MAX_PAIRS = 16
+_MAX_KEY = 64
+_MAX_VALUE = 512
+_MAX_LABEL = 512
+_MAX_OBJECT_BYTES = 64 * 1024
+
+_TIERS = ("auto", "default", "flex", "priority", "scale")
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+_VERBOSITIES = ("low", "medium", "high")
+
+_INSTEAD: Mapping[str, str] = {
+    "audio": "no model here speaks",
+    "function_call": "send `tools` and `tool_choice`",
+    "functions": "send `tools`",
+    "moderation": "ask a classifier at /v1/classify",
+}
+"""What no model here takes, and what to do instead."""
+
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "function_call": ("none",),
+    "functions": ([],),
+    "modalities": (["text"],),
+    "reasoning_effort": ("none",),
+    "verbosity": ("medium",),
+}
+"""Values that ask for nothing, so that every model can do as they say; null always does."""
+
+_NOT_FORWARDED = frozenset(
+    {
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""The caller's credentials, and what speaks of this connection alone: not even a catalogue can pass these on."""
+_MAX_HEADER = 4096
+
+
+def extras_asked(fields: Fields, model: Model) -> dict[str, Any]:
+    """The fields to pass on to an upstream. Raises BadInput, or Unsupported for what this model's backend lacks."""
+    for name, instead in _INSTEAD.items():
+        if not _asks_for_nothing(name, fields.raw(name)):
+            raise Unsupported(f"Unsupported parameter: '{name}' is not available here: {instead}.", param=name)
+    speaks_openai = model.chat_backend.kind == "openai"
+    for name, check in _OPENAIS_OWN.items():
+        value = check(fields, name)
+        if not speaks_openai and not _asks_for_nothing(name, value):
+            raise Unsupported(
+                f"Unsupported parameter: '{name}' is not available with {model.name}: its backend "
+                f"({model.chat_backend.kind}) has nothing like it.",
+                param=name,
+            )
+    own = {name: fields.raw(name) for name in _OPENAIS_OWN if fields.raw(name) is not None}
+    return {**bookkeeping_asked(fields), **(own if speaks_openai else {})}
+
+
+def bookkeeping_asked(fields: Fields) -> dict[str, Any]:
+    """What changes no answer: labels for bills, caches and reports. Raises BadInput."""
+    asked = {name: check(fields, name) for name, check in _BOOKKEEPING.items()}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def metadata_asked(fields: Fields, name: str = "metadata") -> dict[str, str] | None:
+    """Up to 16 pairs of short strings. Raises BadInput."""
+    value = fields.raw(name)
+    if value is None:
+        return None
+    pairs = Fields.of(value, name)
+    if len(value) > _MAX_PAIRS:
+        raise BadInput(f"`{name}` has {len(value)} pairs; at most {_MAX_PAIRS} are allowed.", param=name)
+    for key in value:
+        if len(key) > _MAX_KEY:
+            raise BadInput(f"A key of `{name}` has {len(key)} characters; at most {_MAX_KEY} are allowed.", param=name)
+        text = pairs.text(key) or ""
+        if len(text) > _MAX_VALUE:
+            raise BadInput(
+                f"`{name}.{key}` has {len(text)} characters; at most {_MAX_VALUE} are allowed.", param=f"{name}.{key}"
+            )
+    return {key: text for key, text in value.items() if text is not None}
+
+
+def forwarded_headers(headers: Mapping[str, str], backend: Backend) -> dict[str, str]:
+    """The caller's headers that the catalogue lets this upstream see."""
+    wanted = (name.lower() for name in backend.forward_headers)
+    sent = {name: headers.get(name) for name in wanted if name not in _NOT_FORWARDED}
+    return {name: value for name, value in sent.items() if value is not None and len(value) <= _MAX_HEADER}
+
+
+def _asks_for_nothing(name: str, value: Any) -> bool:
+    return value is None or any(type(value) is type(other) and value == other for other in _NEUTRAL.get(name, ()))
+
+
+def _label(fields: Fields, name: str) -> str | None:
+    text = fields.text(name)
+    if text is not None and len(text) > _MAX_LABEL:
+        raise BadInput(f"`{name}` has {len(text)} characters; at most {_MAX_LABEL} are allowed.", param=name)
+    return text
+
+
+def _flag(fields: Fields, name: str) -> bool | None:
+    return None if fields.raw(name) is None else fields.boolean(name, default=False)
+
+
+def _one_of(*choices: str) -> Callable[[Fields, str], str | None]:
+    def check(fields: Fields, name: str) -> str | None:
+        return None if fields.raw(name) is None else fields.choice(name, choices, default=choices[0])
+
+    return check
+
+
+def _object(fields: Fields, name: str) -> dict[str, Any] | None:
+    """Passed on as it is: what is in it is the upstream's own matter."""
+    value = fields.raw(name)
+    if value is None:
+        return None
+    Fields.of(value, name)
+    size = len(orjson.dumps(value))
+    if size > _MAX_OBJECT_BYTES:
+        raise BadInput(f"`{name}` has {size} bytes; at most {_MAX_OBJECT_BYTES} are passed on.", param=name)
+    return dict(value)
+
+
+def _modalities(fields: Fields, name: str) -> list[str] | None:
+    value = fields.raw(name)
+    if value not in (None, ["text"]):
+        raise Unsupported(f"Unsupported parameter: '{name}'. Answers here are text: leave it out.", param=name)
+    return None if value is None else ["text"]
+
+
+_BOOKKEEPING: Mapping[str, Callable[[Fields, str], Any]] = {
+    "metadata": metadata_asked,
+    "prompt_cache_key": _label,
+    "prompt_cache_retention": _label,
+    "safety_identifier": _label,
+    "service_tier": _one_of(*_TIERS),
+    "store": _flag,
+    "user": _label,
+}
+
+_OPENAIS_OWN: Mapping[str, Callable[[Fields, str], Any]] = {
+    "modalities": _modalities,
+    "prediction": _object,
+    "reasoning_effort": _one_of(*_EFFORTS),
+    "verbosity": _one_of(*_VERBOSITIES),
+    "web_search_options": _object,
+}
+"""What changes an answer where the upstream knows it."""
