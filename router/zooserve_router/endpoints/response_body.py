@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zooserve.errors import BadInput, Overloaded, ServingError
+from zooserve.errors import BackendFailed, BadInput, Overloaded, ServingError
 from zooserve_router.chat.ask import Step
 from zooserve_router.context import Record
 from zooserve_router.dialects import openai_error
@@ -29,7 +29,7 @@ class ResponseBody:
         self._asked = asked
         self._items = OutputItems(with_logprobs=with_logprobs)
         self._events = 0
-        self._reason = "stop"
+        self._reason: str | None = None
 
     def opening(self) -> Iterator[Event]:
         """That it exists, and is being worked on."""
@@ -43,7 +43,9 @@ class ResponseBody:
         self._reason = step.finish_reason or self._reason
 
     def closing(self, record: Record) -> Iterator[Event]:
-        """The end of its last item, and its own."""
+        """The end of its last item, and its own. Raises BackendFailed where none has come: half is not the whole."""
+        if self._reason is None:
+            raise BackendFailed("The model's server broke its answer off without saying why. Ask again.")
         for event in self._items.ending("incomplete" if self._reason in _CUT else "completed"):
             yield self._numbered(event)
         body = self._ended(record)

@@ -100,12 +100,13 @@ class _Transcript:
     def answers(self, call_id: str, text: str, origin: str) -> None:
         """A called function has given its output."""
         if self._unanswered.pop(call_id, None) is None:
-            state = "has its output already" if call_id in self._called else "is not in the input before it"
+            again = call_id in self._called
             raise BadInput(
-                f"No tool call found for function call output with call_id {shown(call_id)}: the call {state}. Send "
-                "each `function_call` item, and then its one `function_call_output`.",
+                f"No tool call found for function call output with call_id {shown(call_id)}: the call "
+                f"{'has its output already' if again else 'is not in the input before it'}. Send each `function_call` "
+                "item, and then its one `function_call_output`.",
                 param=f"{origin}.call_id",
-                code="tool_call_not_found",
+                code="duplicate_tool_result" if again else "tool_result_without_call",
             )
         self._add({"role": "tool", "tool_call_id": call_id, "content": text}, origin)
         if not self._unanswered:
@@ -121,7 +122,7 @@ class _Transcript:
                 f"No tool output found for function call {shown(call_id)}. Send a `function_call_output` item with its "
                 "`call_id` before the conversation goes on.",
                 param=origin,
-                code="tool_output_not_found",
+                code="tool_call_without_result",
             )
 
 

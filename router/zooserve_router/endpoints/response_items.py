@@ -216,13 +216,15 @@ def _about_item(kind: str, index: int, body: Mapping[str, Any]) -> Event:
     return {"type": kind, "output_index": index, "item": body}
 
 
-def _logprob(token: TokenLogprob, told: Callable[[str, float], dict[str, Any]]) -> dict[str, Any]:
-    return {**told(token.token, token.logprob), "top_logprobs": [told(text, logprob) for text, logprob in token.top]}
+def _logprob(token: TokenLogprob, told: Callable[[str, float, bytes | None], dict[str, Any]]) -> dict[str, Any]:
+    top = [told(text, logprob, None) for text, logprob in token.top]
+    return {**told(token.token, token.logprob, token.data), "top_logprobs": top}
 
 
-def _token_of_item(text: str, logprob: float) -> dict[str, Any]:
-    return {"token": text, "bytes": list(text.encode()), "logprob": logprob}
+def _token_of_item(text: str, logprob: float, data: bytes | None) -> dict[str, Any]:
+    return {"token": text, "bytes": list(text.encode() if data is None else data), "logprob": logprob}
 
 
-def _token_of_event(text: str, logprob: float) -> dict[str, Any]:
+def _token_of_event(text: str, logprob: float, data: bytes | None) -> dict[str, Any]:
+    """The types of events have no bytes."""
     return {"token": text, "logprob": logprob}

@@ -71,6 +71,7 @@ def test_the_response_has_one_id_and_time_in_all_its_events() -> None:
 
 def test_usage_comes_with_the_end() -> None:
     body, record = ResponseBody(ASKED), Record()
+    list(body.written(Step(0, "Hi", "stop", 1)))
     record.counted(7, 5, cached_tokens=4, reasoning_tokens=2)
     assert body.whole(record)["usage"] == {
         "input_tokens": 7,
@@ -132,6 +133,13 @@ def test_an_empty_answer_is_an_empty_message() -> None:
     assert [item.type for item in response.output] == ["message"]
 
 
+def test_an_answer_without_an_end_is_no_whole_one() -> None:
+    body = ResponseBody(ASKED)
+    list(body.written(Step(0, "Hel")))
+    with pytest.raises(BackendFailed, match="broke its answer off"):
+        list(body.closing(Record()))
+
+
 def test_more_of_a_call_that_has_ended_fails_instead_of_being_lost() -> None:
     body = ResponseBody(ASKED)
     list(body.written(Step(0, tool_calls=(ToolCallPart(0, "{", "a", "f"), ToolCallPart(1, "{}", "b", "f")))))
@@ -184,6 +192,12 @@ def test_logprobs_are_told_with_their_text_and_whole_at_the_end() -> None:
     whole = events[-1]["response"]["output"][0]["content"][0]["logprobs"][0]
     assert whole["bytes"] == [72, 105]
     assert [other["bytes"] for other in whole["top_logprobs"]] == [[72, 105], [72, 111]]
+
+
+def test_a_token_that_is_part_of_a_character_has_its_own_bytes() -> None:
+    token = TokenLogprob("\ufffd", -0.5, data=b"\xc3")
+    events = told([Step(0, "\u00fc", "stop", 1, logprobs=(token,))], with_logprobs=True)
+    assert events[-1]["response"]["output"][0]["content"][0]["logprobs"][0]["bytes"] == [0xC3]
 
 
 def test_logprobs_that_nobody_asked_for_stay_here() -> None:

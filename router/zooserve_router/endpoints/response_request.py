@@ -1,0 +1,266 @@
+"""What a request to /v1/responses asks for: every field served, passed on, or refused with the reason.
+
+Nothing is stored here, so what refers to something stored is refused.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zooserve.catalogue import Catalogue, Model
+from zooserve.errors import BadInput, Unsupported
+from zooserve_router.chat.ask import Ask
+from zooserve_router.chat.asking import ask_of_conversation
+from zooserve_router.chat.generation import Conversation, Sampling
+from zooserve_router.chat.service import ChatService
+from zooserve_router.dispatch import find_model
+from zooserve_router.endpoints.asked import parallel_calls_asked
+from zooserve_router.endpoints.extras import bookkeeping_asked, forwarded_headers
+from zooserve_router.endpoints.features import needs_of, refuse_lacking
+from zooserve_router.endpoints.response_input import input_in
+from zooserve_router.endpoints.response_text import TextForm
+from zooserve_router.endpoints.response_tools import chosen_tool, offered_tools, told_tool
+from zooserve_router.endpoints.sampling import sampling_asked
+from zooserve_router.payload import Fields, kind_of, shown, unknown_field
+
+__all__ = ["ResponseRequest"]
+
+_MOVED = {
+    "function_call": "tool_choice",
+    "functions": "tools",
+    "max_completion_tokens": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "messages": "input",
+    "reasoning_effort": "reasoning.effort",
+    "response_format": "text.format",
+    "verbosity": "text.verbosity",
+}
+"""Parameters of /v1/chat/completions that have another name here."""
+
+_OF_CHAT = ("frequency_penalty", "logit_bias", "logprobs", "n", "prediction", "presence_penalty", "seed", "stop")
+"""Parameters of /v1/chat/completions that this API does not have."""
+
+_ABSENT: Mapping[str, str] = {
+    "access_programs": "it is OpenAI's own",
+    "background": "nothing is stored here, so no answer can be fetched later",
+    "background_options": "nothing is stored here, so no answer can be fetched later",
+    "context_management": "the input is answered as it stands",
+    "conversation": "nothing is stored here; send the earlier items in `input`",
+    "image": "only text is read here",
+    "moderation": "ask a classifier at /v1/classify",
+    "previous_response_id": "nothing is stored here; send the earlier items in `input`",
+    "prompt": "nothing is stored here; send its text in `instructions` and `input`",
+    "prompt_cache_options": "the prompt cache cannot be steered here",
+}
+"""Parameters that would change the answer and cannot, and what to do instead."""
+
+_LOGPROBS = "message.output_text.logprobs"
+_OF_HOSTED_TOOLS = (
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+)
+"""What `include` may name of items that never come to be here."""
+_MAX_TOP_LOGPROBS = 20
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+
+_PARAMS_OF_CHAT = {"logprobs": "include", "messages": "input", "response_format": "text.format"}
+_MESSAGE = re.compile(r"messages\[(?P<index>\d+)\](?P<rest>.*)")
+
+
+@dataclass(frozen=True)
+class ResponseRequest:
+    """One parsed and checked request."""
+
+    model: Model
+    conversation: Conversation
+    origins: tuple[str, ...]
+    """The field of the request that each message came from."""
+    max_output_tokens: int | None
+    stream: bool
+    asked: Mapping[str, Any]
+    """What the response repeats of it, defaults filled in."""
+
+    @classmethod
+    def parse(cls, fields: Fields, catalogue: Catalogue, headers: Mapping[str, str]) -> "ResponseRequest":
+        """Raises BadInput or ModelNotFound, naming the field at fault."""
+        _refuse_foreign(fields)
+        model = find_model(catalogue, fields.required_text("model"), "chat")
+        instructions, value = fields.text("instructions"), fields.required("input")
+        read = input_in(value, instructions)
+        sampling, text, tools = _sampling(fields), TextForm.asked(fields), offered_tools(fields)
+        callable_tools, choice = chosen_tool(fields, tools)
+        labels, effort = bookkeeping_asked(fields), _effort(fields)
+        conversation = Conversation(
+            read.messages,
+            sampling,
+            constraint=text.constraint,
+            tools=callable_tools,
+            tool_choice=choice,
+            parallel_tool_calls=parallel_calls_asked(fields),
+            passed_on=_passed_on(model, labels, effort, text.verbosity),
+            headers=forwarded_headers(headers, model.chat_backend),
+        )
+        _refuse_stored(fields)
+        max_output_tokens, stream = fields.integer("max_output_tokens", low=1), _streamed(fields)
+        asked = {
+            "background": False,
+            "instructions": instructions,
+            "max_output_tokens": max_output_tokens,
+            "max_tool_calls": fields.integer("max_tool_calls", low=1),
+            "model": model.name,
+            "parallel_tool_calls": conversation.parallel_tool_calls,
+            "previous_response_id": None,
+            "reasoning": {"effort": effort, "summary": None},
+            "store": False,
+            "temperature": fields.number("temperature", low=0, high=2, default=1.0),
+            "text": text.told(),
+            "tool_choice": fields.raw("tool_choice") or "auto",
+            "tools": [told_tool(tool) for tool in tools],
+            "top_logprobs": sampling.logprobs or 0,
+            "top_p": sampling.top_p,
+            "truncation": "disabled",
+            **_told_labels(labels),
+        }
+        fields.refuse_unknown()
+        return cls(model, conversation, read.origins, max_output_tokens, stream, asked)
+
+    async def ask(self, service: ChatService, catalogue: Catalogue) -> Ask:
+        """The request in tokens. Raises Unsupported for what the model's backend lacks."""
+        with self._in_own_words():
+            refuse_lacking(needs_of(self.conversation), self.model, catalogue)
+            chat = service.ready_model(self.model)
+            return await ask_of_conversation(chat, self.conversation, self.max_output_tokens)
+
+    @contextmanager
+    def _in_own_words(self) -> Iterator[None]:
+        """Refusals of what chat calls `messages[2]` name the item of the input, and other fields by their name here."""
+        try:
+            yield
+        except BadInput as error:
+            given = error.param or ""
+            own = self._own_param(given)
+            if own == given:
+                raise
+            raise type(error)(error.message.replace(given, own), param=own, code=error.code) from error
+
+    def _own_param(self, given: str) -> str:
+        found = _MESSAGE.fullmatch(given)
+        if not found:
+            return _PARAMS_OF_CHAT.get(given, given)
+        origin = self.origins[int(found["index"])]
+        has_content = origin.startswith("input[") and found["rest"].startswith(".content")
+        return origin + found["rest"] if has_content else origin
+
+
+def _refuse_foreign(fields: Fields) -> None:
+    """What belongs to another API comes first: there is more to say of it than that it is unknown."""
+    for name, place in _MOVED.items():
+        if fields.raw(name) is not None:
+            raise Unsupported(f"Unsupported parameter: '{name}'. In /v1/responses it is '{place}'.", param=name)
+    for name in _OF_CHAT:
+        if fields.raw(name) is not None:
+            raise unknown_field(name, "It is a parameter of /v1/chat/completions, and not of /v1/responses.")
+    for name, reason in _ABSENT.items():
+        if fields.raw(name) not in (None, False):
+            raise Unsupported(f"Unsupported parameter: '{name}' is not available: {reason}.", param=name)
+
+
+def _refuse_stored(fields: Fields) -> None:
+    """`store` is OpenAI's default, so it is taken, and answered as it is: false."""
+    fields.boolean("store", default=False)
+    if fields.choice("truncation", ("auto", "disabled"), default="disabled") == "auto":
+        raise Unsupported(
+            "`truncation` 'auto' is not available: nothing is left out of an input here. Send fewer items.",
+            param="truncation",
+        )
+
+
+def _sampling(fields: Fields) -> Sampling:
+    """How to sample: of the fields that other routes read, those that this API has."""
+    own = Fields({name: fields.raw(name) for name in ("temperature", "top_p")})
+    return replace(sampling_asked(own), logprobs=_logprobs(fields))
+
+
+def _logprobs(fields: Fields) -> int | None:
+    """`include` asks for those of the tokens said, `top_logprobs` also for the alternatives."""
+    top = fields.integer("top_logprobs", low=0, high=_MAX_TOP_LOGPROBS)
+    value = fields.raw("include")
+    if not isinstance(value, list | None):
+        raise BadInput(f"`include` is {kind_of(value)}; it must be an array.", param="include", code="invalid_type")
+    included = [_includable(name, f"include[{index}]") for index, name in enumerate(value or ())]
+    return (top or 0) if top or _LOGPROBS in included else None
+
+
+def _includable(name: Any, path: str) -> str:
+    if name == "reasoning.encrypted_content":
+        raise Unsupported(f"`{path}`: reasoning is not encrypted here; leave it out.", param="include")
+    if not isinstance(name, str) or name not in (_LOGPROBS, *_OF_HOSTED_TOOLS):
+        known = ", ".join((_LOGPROBS, *_OF_HOSTED_TOOLS))
+        raise BadInput(f"`{path}` is {shown(name)}; it must be one of: {known}.", param="include")
+    return name
+
+
+def _effort(fields: Fields) -> str | None:
+    """`reasoning.effort`. Raises Unsupported for anything else about reasoning, since nobody here sums it up."""
+    value = fields.raw("reasoning")
+    if value is None:
+        return None
+    reasoning = Fields.of(value, "reasoning")
+    for name in ("context", "generate_summary", "mode", "summary"):
+        if reasoning.raw(name) is not None:
+            path = reasoning.path(name)
+            raise Unsupported(f"Unsupported parameter: '{path}' is not available here; leave it out.", param=path)
+    effort = None if reasoning.raw("effort") is None else reasoning.choice("effort", _EFFORTS, default="none")
+    reasoning.refuse_unknown()
+    return effort
+
+
+def _passed_on(model: Model, labels: Mapping[str, Any], effort: str | None, verbosity: str) -> dict[str, Any]:
+    """What an OpenAI upstream gets. Raises Unsupported where another backend would have to drop it."""
+    own = {"reasoning.effort": effort, "text.verbosity": None if verbosity == "medium" else verbosity}
+    kept = {name: value for name, value in labels.items() if name != "store"}
+    if model.chat_backend.kind == "openai":
+        words = {"reasoning_effort": own["reasoning.effort"], "verbosity": own["text.verbosity"]}
+        return {**kept, **{name: word for name, word in words.items() if word is not None}}
+    for name, word in own.items():
+        if word not in (None, "none"):
+            raise Unsupported(
+                f"Unsupported parameter: '{name}' is not available with {model.name}: its backend "
+                f"({model.chat_backend.kind}) has nothing like it.",
+                param=name,
+            )
+    return kept
+
+
+def _told_labels(labels: Mapping[str, Any]) -> dict[str, Any]:
+    """The bookkeeping of a request, as the response repeats it. Every request is served alike."""
+    names = ("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "user")
+    return {
+        **{name: labels.get(name) for name in names},
+        "metadata": labels.get("metadata", {}),
+        "service_tier": "default",
+    }
+
+
+def _streamed(fields: Fields) -> bool:
+    stream, value = fields.boolean("stream", default=False), fields.raw("stream_options")
+    if value is None:
+        return stream
+    if not stream:
+        raise BadInput(
+            "`stream_options` is only allowed when `stream` is true.",
+            param="stream_options",
+            code="invalid_parameter_combination",
+        )
+    options = Fields.of(value, "stream_options")
+    if options.boolean("include_obfuscation", default=False):
+        path = options.path("include_obfuscation")
+        raise Unsupported(f"`{path}` is not available here; leave it out.", param=path)
+    options.refuse_unknown()
+    return stream

@@ -1,0 +1,88 @@
+"""/v1/responses, streamed and not, as OpenAI has it: text, functions, nothing stored."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from zooserve.errors import RouteNotFound, ServingError
+from zooserve_router.chat.ask import Step
+from zooserve_router.context import RequestContext
+from zooserve_router.endpoints.response_body import ResponseBody
+from zooserve_router.endpoints.response_items import Event
+from zooserve_router.endpoints.response_request import ResponseRequest
+from zooserve_router.payload import json_fields
+from zooserve_router.services import context_of, services_of
+from zooserve_router.sse import event, streamed
+
+__all__ = ["routes"]
+
+
+async def create_response(request: Request) -> Response:
+    """POST /v1/responses."""
+    services, context = services_of(request), context_of(request)
+    with context.record.phase("parse"):
+        wanted = ResponseRequest.parse(await json_fields(request), services.catalogue, request.headers)
+        context.record.runs(wanted.model, "interactive")
+        ask = await wanted.ask(services.chat, services.catalogue)
+    body = ResponseBody(wanted.asked, with_logprobs=wanted.conversation.sampling.logprobs is not None)
+    steps = services.chat.answer(ask, context)
+    if wanted.stream:
+        return await streamed(_events(steps, body, context), context.deadline)
+    return Response(orjson.dumps(await _whole(steps, body, context)), media_type="application/json")
+
+
+async def _whole(steps: AsyncGenerator[Step, None], body: ResponseBody, context: RequestContext) -> dict[str, Any]:
+    """The response in one piece."""
+    async with aclosing(steps):
+        async for step in steps:
+            for _ in body.written(step):
+                pass
+    return body.whole(context.record)
+
+
+async def _events(
+    steps: AsyncGenerator[Step, None], body: ResponseBody, context: RequestContext
+) -> AsyncGenerator[bytes, None]:
+    """The response's events. An error before the first step is raised, a later one fails the response."""
+    async with aclosing(steps):
+        first = await anext(steps)
+        try:
+            for told in (*body.opening(), *body.written(first)):
+                yield _named(told)
+            async for step in steps:
+                for told in body.written(step):
+                    yield _named(told)
+            for told in body.closing(context.record):
+                yield _named(told)
+        except ServingError as error:
+            context.record.outcome = type(error).__name__
+            for told in body.failing(error):
+                yield _named(told)
+
+
+def _named(told: Event) -> bytes:
+    return event(told, name=told["type"])
+
+
+async def find_response(request: Request) -> Response:
+    """Whatever is done with a response after it was sent. Raises RouteNotFound: none is kept."""
+    named = request.path_params["response_id"]
+    raise RouteNotFound(
+        f"Response with id {named[:64]!r} not found: no response is stored here, whatever its `store` said. Keep the "
+        "answer of POST /v1/responses, and send its items in `input` to go on.",
+        param="response_id",
+        code="response_not_found",
+    )
+
+
+routes = (
+    Route("/v1/responses", create_response, methods=["POST"]),
+    Route("/v1/responses/{response_id}", find_response, methods=["GET", "DELETE"]),
+    Route("/v1/responses/{response_id}/cancel", find_response, methods=["POST"]),
+    Route("/v1/responses/{response_id}/input_items", find_response, methods=["GET"]),
+)
