@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from typing import Any
 
 import orjson
@@ -11,6 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from zooserve.errors import DeadlineExceeded
 from zooserve_router.context import Deadline
+from zooserve_router.waits import Waits
 
 __all__ = ["DONE", "EventStream", "event", "streamed"]
 
@@ -69,16 +70,24 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         async with aclosing(self._later) as later:
-            await self._sent(send, {"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
-            await self._sent(send, {"type": "http.response.body", "body": self._first, "more_body": True})
-            async for chunk in later:
-                await self._sent(send, {"type": "http.response.body", "body": chunk, "more_body": True})
-            await self._sent(send, {"type": "http.response.body", "body": b"", "more_body": False})
+            with closing(Waits(self._deadline, _unread)) as waits:
+                await self._sent(send, waits, {"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
+                await self._sent(send, waits, {"type": "http.response.body", "body": self._first, "more_body": True})
+                async for chunk in later:
+                    await self._sent(send, waits, {"type": "http.response.body", "body": chunk, "more_body": True})
+                await self._sent(send, waits, {"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _sent(self, send: Send, message: Message) -> None:
-        remaining_s = self._deadline.remaining_s()
+    async def _sent(self, send: Send, waits: Waits, message: Message) -> None:
+        if not waits.ended:
+            with waits:
+                await send(message)
+            return
         try:
-            async with asyncio.timeout(remaining_s if remaining_s > 0 else _LAST_WORDS_S):
+            async with asyncio.timeout(_LAST_WORDS_S):
                 await send(message)
         except TimeoutError as exc:
-            raise DeadlineExceeded("The client did not read its answer within the request's time budget.") from exc
+            raise _unread() from exc
+
+
+def _unread() -> DeadlineExceeded:
+    return DeadlineExceeded("The client did not read its answer within the request's time budget.")
