@@ -28,6 +28,8 @@ _NUMPY_TYPES: dict[str, type[np.generic]] = {
     "UINT64": np.uint64,
     "BYTES": np.object_,
 }
+_LENGTH = 4
+"""Bytes before each text of an output, which say how long it is."""
 # On a stream Triton's errors carry no code: these are its own words, and the embedded leaf's.
 _QUEUE_FULL = ("maximum queue size", "queue is full", "already wait for one of")
 _NOT_READY = ("unknown model", "not found", "not ready", "not healthy", "unavailable", "shutting down")
@@ -77,12 +79,16 @@ def tensor(name: str, datatype: str, values: Sequence[Any], shape: Sequence[int]
 
 
 def bytes_of(result: Any, name: str) -> bytes | None:
-    """The first value of a text output; None where the response has none."""
+    """The first value of an output, text as it is; None where the response has none.
+
+    Text is read where it lies: by way of numpy it takes 12 us, which a stream pays for every token and output.
+    """
+    response = result.get_response()
+    for output, raw in zip(response.outputs, response.raw_output_contents, strict=False):
+        if output.name == name and output.datatype == "BYTES":
+            return raw[_LENGTH : _LENGTH + int.from_bytes(raw[:_LENGTH], "little")] if raw else None
     values = result.as_numpy(name)
-    if values is None or values.size == 0:
-        return None
-    value = values.flat[0]
-    return value if isinstance(value, bytes) else str(value).encode()
+    return None if values is None or values.size == 0 else str(values.flat[0]).encode()
 
 
 def text_of(result: Any, name: str) -> str | None:

@@ -1,13 +1,13 @@
 """The llmapi adapter: what it sends, how it reads growing text, and what it makes of the server's errors."""
 
-from typing import Any
-
 import grpc
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tritonclient.utils import InferenceServerException
+from tritonclient.grpc import InferResult
+from tritonclient.grpc.service_pb2 import ModelInferResponse
+from tritonclient.utils import InferenceServerException, serialize_byte_tensor
 
 from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded
 from zooserve.leaf.contract import INPUTS
@@ -46,22 +46,21 @@ def test_a_replacement_character_waits_for_the_rest_of_its_tokens() -> None:
     assert unsent.advance("café".encode(), is_last=False) == "é"
 
 
-class Result:
-    def __init__(self, **outputs: str) -> None:
-        self._outputs = outputs
-
-    def as_numpy(self, name: str) -> Any:
-        value = self._outputs.get(name)
-        return None if value is None else np.array([value.encode()], dtype=np.object_)
+def result(**outputs: str) -> InferResult:
+    message = ModelInferResponse()
+    for name, text in outputs.items():
+        message.outputs.add(name=name, datatype="BYTES", shape=[1])
+        message.raw_output_contents.append(serialize_byte_tensor(np.array([text.encode()], dtype=np.object_)).item())
+    return InferResult(message)
 
 
 def test_timings_are_read_from_text_and_missing_ones_are_none() -> None:
     names = ("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns")
     times = dict(zip(names, ["0", "1000000000", "3000000000", "6000000000"], strict=True))
-    timings = timings_of(Result(**times))
+    timings = timings_of(result(**times))
     assert timings == Timings(queue_s=1.0, prefill_s=2.0, decode_s=3.0)
-    assert timings_of(Result(**{**times, "arrival_time_ns": "None"})) is None
-    assert timings_of(Result()) is None
+    assert timings_of(result(**{**times, "arrival_time_ns": "None"})) is None
+    assert timings_of(result()) is None
 
 
 MESSAGES = {
