@@ -1,12 +1,21 @@
 """Settings: one frozen tree, read once from the environment (prefix ZOOSERVE_). No other file reads it."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-__all__ = ["EngineServerSettings", "RouterSettings", "Settings", "TraceLogSettings", "TritonSettings", "WatchSettings"]
+__all__ = [
+    "EngineServerSettings",
+    "RouterSettings",
+    "Settings",
+    "TraceLogSettings",
+    "TritonSettings",
+    "WatchSettings",
+    "secret",
+]
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
@@ -151,3 +160,11 @@ class Settings(BaseSettings):
     def leaf_repository(self) -> Path:
         """The Triton repository of the leaf."""
         return self.repository / "leaf"
+
+
+def secret(name: str) -> str | None:
+    """The value of an environment variable that a catalogue entry names for a key; None where it is empty or not set.
+
+    It is asked for once, when a client is made, and is never part of the settings: those are written into files.
+    """
+    return os.environ.get(name, "").strip() or None

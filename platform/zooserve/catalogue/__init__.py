@@ -4,7 +4,7 @@ The router, the CLI, the tests and the demo read this file's models from here; n
 `model` says what a model is, `backend` what answers for a chat model, `file` reads them all.
 """
 
-from zooserve.catalogue.backend import CAPABILITIES, Backend, BackendKind, Feature, ToolFamily
+from zooserve.catalogue.backend import CAPABILITIES, Backend, BackendKind, Feature, OpenAIServer, ToolFamily
 from zooserve.catalogue.file import (
     Catalogue,
     CatalogueError,
@@ -31,6 +31,7 @@ __all__ = [
     "Prompts",
     "SloClass",
     "Task",
+    "OpenAIServer",
     "ToolFamily",
     "UnknownModel",
     "line_of",

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from zooserve.catalogue.entry import Entry
 
-__all__ = ["CAPABILITIES", "Backend", "BackendKind", "Feature", "ToolFamily"]
+__all__ = ["CAPABILITIES", "Backend", "BackendKind", "Feature", "OpenAIServer", "ToolFamily"]
 
 BackendKind = Literal["llmapi", "tensorrt_llm", "vllm", "openai", "anthropic"]
 """The protocol: TensorRT-LLM's llmapi model, its older engine path, Triton's vLLM backend, OpenAI's, Anthropic's."""
@@ -40,6 +40,9 @@ schema). tool_choice: the engine enforces `required` and a named function.
 ToolFamily = Literal["hermes", "llama3", "mistral"]
 """How a model family writes a tool call: the JSON that the router has it write under a schema, and reads back."""
 
+OpenAIServer = Literal["llama.cpp", "openai", "sglang", "trtllm", "vllm"]
+"""The programs that speak OpenAI's API, as far as they differ in what they take for granted."""
+
 _SAMPLED: frozenset[Feature] = frozenset({"completions", "penalties", "seed"})
 
 CAPABILITIES: Mapping[BackendKind, frozenset[Feature]] = MappingProxyType(
@@ -67,6 +70,10 @@ class Backend(Entry):
     """gRPC addresses (host:port) of the Tritons that serve it; none: the platform's own leaf."""
     url: Annotated[str, Field(pattern=r"^https?://")] | None = None
     """Base URL of an upstream, with its `/v1`."""
+    server: OpenAIServer = "openai"
+    """Kind openai: the program that answers at `url`."""
+    max_in_flight: Annotated[int, Field(gt=0)] = 64
+    """Requests that one router replica may have with it at once, whatever their size; more wait for their turn."""
     model: str | None = None
     """Its name over there; none: the public name."""
     key_env: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None

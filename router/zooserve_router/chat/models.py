@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BackendUnavailable
@@ -16,7 +16,7 @@ from zooserve_router.chat.templates import ChatTemplate
 from zooserve_router.chat.tokens import ChatTokenizer, load_tokenizer
 from zooserve_router.readiness import Probe
 
-__all__ = ["ChatBackend", "ChatModel", "chat_probe", "load_chat_models"]
+__all__ = ["ChatBackend", "ChatModel", "Provable", "chat_probe", "load_chat_models"]
 
 _PROBE_TIMEOUT_S = 30.0
 _log = logging.getLogger(__name__)
@@ -33,6 +33,13 @@ class ChatBackend(Protocol):
 
 @dataclass(frozen=True)
 class ChatModel:
+@runtime_checkable
+class Provable(Protocol):
+    """A backend that can be proven without an answer. Raises a ServingError unless it would give one."""
+
+    async def prove(self, timeout_s: float) -> None: ...
+
+
     """A chat model of the catalogue. Without template and tokenizer its backend has its own."""
 
     model: Model
@@ -68,14 +75,21 @@ def _load(model: Model, repository: Path, replicas: int, backend: ChatBackend) -
 
 
 def chat_probe(model: Model, models: Mapping[str, ChatModel]) -> Probe:
-    """A probe that has the model write one real token."""
+    """A probe that has the model write one real token.
+
+    Somebody else's upstream takes money for each: it is asked for its list of models instead.
+    """
 
     async def probe() -> None:
         if model.name not in models:
             raise BackendUnavailable(
                 f"the tokenizer or chat template of {model.name} is missing or broken; run `zooserve fetch` and restart"
             )
-        pieces = models[model.name].backend.generate(_one_token(model), _PROBE_TIMEOUT_S)
+        backend = models[model.name].backend
+        if model.runs_on == "upstream" and isinstance(backend, Provable):
+            await backend.prove(_PROBE_TIMEOUT_S)
+            return
+        pieces = backend.generate(_one_token(model), _PROBE_TIMEOUT_S)
         async with aclosing(pieces):
             async for _ in pieces:
                 pass

@@ -1,0 +1,42 @@
+"""Where programs that speak OpenAI's API differ, as data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from zooserve.catalogue import OpenAIServer
+
+__all__ = ["DIALECTS", "Dialect"]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one of them wants to be asked."""
+
+    limit: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
+    """The field of a chat that bounds its answer. Raw completions have `max_tokens` everywhere."""
+    states_defaults: bool = True
+    """Whether temperature 1 and top_p 1 are said aloud: left out, the server would take others."""
+    seeds: int = 2**63
+    """How many different seeds there are."""
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    """What every request says besides, so that nothing samples but what the request names."""
+
+
+DIALECTS: Mapping[OpenAIServer, Dialect] = MappingProxyType(
+    {
+        # Its defaults are temperature 0.8, top_k 40, top_p 0.95, min_p 0.05 and penalties over the last 64 tokens, and
+        # of seeds the largest means "choose one".
+        "llama.cpp": Dialect(
+            seeds=2**32 - 1,
+            extras={"top_k": 0, "min_p": 0.0, "repeat_last_n": 2**31 - 1, "cache_prompt": True},
+        ),
+        # Reasoning models refuse sampling parameters, at their defaults too.
+        "openai": Dialect(states_defaults=False),
+        # Both take their defaults from the checkpoint's generation_config.json.
+        "sglang": Dialect(),
+        "vllm": Dialect(),
+        "trtllm": Dialect(states_defaults=False),
+    }
+)

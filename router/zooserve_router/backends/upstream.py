@@ -1,0 +1,194 @@
+"""One upstream over HTTP: a request goes out, its events come back as they are written over there.
+
+Nothing is gathered: each event is passed on as soon as it is whole. Leaving the events closes the connection at once,
+which is how an upstream learns that nobody wants the rest.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import httpx
+import orjson
+
+from zooserve.catalogue import Model
+from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, ServingError
+from zooserve_router.backends.events import EventReader, ServerEvent
+from zooserve_router.backends.refusals import fault_in, refusal, retry_after_s
+
+__all__ = ["Upstream", "client_for"]
+
+T = TypeVar("T")
+
+_CONNECT_TIMEOUT_S = 5.0
+# Most servers here close an idle connection after five seconds, and a request that meets that end is lost.
+_KEPT_S = 3.0
+_LONGEST_ERROR_BYTES = 64 * 2**10
+# After its last event a server ends the response in the same breath; the connection can be kept if it does.
+_LAST_BYTES_S = 0.25
+_log = logging.getLogger(__name__)
+
+
+def client_for(model: Model) -> httpx.AsyncClient:
+    """A client with room for what admission lets through. Redirects are not followed: they would carry the key."""
+    kept = model.chat_backend.max_in_flight
+    return httpx.AsyncClient(
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=kept, keepalive_expiry=_KEPT_S),
+        timeout=httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S),
+        follow_redirects=False,
+        # The engine is on this machine, or next to it: no proxy stands between.
+        trust_env=model.runs_on == "upstream",
+    )
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """Where one model's requests go, with what every one of them carries."""
+
+    http: httpx.AsyncClient
+    model: Model
+    url: str
+    """Base address with its `/v1`, no slash at the end."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request; the key is among them."""
+
+    @property
+    def served_name(self) -> str:
+        """What the model is called over there."""
+        return self.model.chat_backend.model or self.model.name
+
+    async def events(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        is_last: Callable[[ServerEvent], bool],
+        timeout_s: float,
+        headers: Mapping[str, str],
+    ) -> AsyncGenerator[ServerEvent, None]:
+        """The events of the answer, up to the one that `is_last`, all within `timeout_s`.
+
+        `headers` are the caller's that may pass; ours win. Raises what the upstream's refusal is to the caller.
+        """
+        due = time.monotonic() + timeout_s
+        with self._translated():
+            answer = await _by(due, self._sent(path, body, headers))
+            try:
+                async with aclosing(self._read(answer, is_last, due)) as events:
+                    async for event in events:
+                        yield event
+            finally:
+                await answer.aclose()
+
+    async def list_models(self, timeout_s: float) -> None:
+        """Ask for the list of models, which costs nothing: the upstream is there, and takes our key.
+
+        Its list is not held against it: many leave out names that they serve. A server that has none answers 404.
+        """
+        with self._translated():
+            answer = await _by(time.monotonic() + timeout_s, self.http.get(f"{self.url}/models", headers=self.headers))
+        if answer.status_code not in (200, 404, 405):
+            raise BackendUnavailable(self._refusal(answer, answer.content[:_LONGEST_ERROR_BYTES]).message)
+
+    async def _sent(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> httpx.Response:
+        """The answer's beginning. Sent a second time where a kept connection had ended before a byte came back."""
+        fixed = {"content-type": "application/json", "accept": "text/event-stream"}
+        merged = httpx.Headers(headers)
+        merged.update({**fixed, **self.headers})
+        content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
+
+        def request() -> httpx.Request:
+            return self.http.build_request("POST", f"{self.url}{path}", content=content, headers=merged)
+
+        try:
+            return await self.http.send(request(), stream=True)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            return await self.http.send(request(), stream=True)
+
+    async def _read(
+        self, answer: httpx.Response, is_last: Callable[[ServerEvent], bool], due: float
+    ) -> AsyncGenerator[ServerEvent, None]:
+        # It is a generator, and as one it holds the connection until it is closed.
+        async with aclosing(cast("AsyncGenerator[bytes, None]", answer.aiter_bytes())) as chunks:
+            if answer.status_code != 200:
+                raise self._refusal(answer, await _by(due, _beginning(chunks)))
+            if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                raise BackendFailed(f"The upstream of {self.model.name} does not stream its answer.")
+            reader = EventReader()
+            while chunk := await _by(due, anext(chunks, b"")):
+                for event in reader.feed(chunk):
+                    yield event
+                    if is_last(event):
+                        await _drained(chunks)
+                        return
+            for event in reader.rest():
+                yield event
+
+    def _refusal(self, answer: httpx.Response, body: bytes) -> ServingError:
+        try:
+            fault = fault_in(orjson.loads(body))
+        except orjson.JSONDecodeError:
+            fault = fault_in(None)  # a proxy's page says nothing to our caller
+        retry_s = retry_after_s(answer.headers)
+        error = refusal(answer.status_code, fault, self.model.name, self.served_name, retry_s)
+        if isinstance(error, BackendFailed | BackendUnavailable):
+            _log.warning("%s", error.message)
+        return error
+
+    def object_in(self, event: ServerEvent) -> dict[str, Any]:
+        """The event's object. Raises what the upstream's error is, where it is one: those come after the headers."""
+        try:
+            told = orjson.loads(event.data)
+        except orjson.JSONDecodeError as exc:
+            raise BackendFailed(f"The upstream of {self.model.name} sent an event that is no JSON.") from exc
+        if not isinstance(told, dict):
+            raise BackendFailed(f"The upstream of {self.model.name} sent an event that is no object.")
+        if told.get("error") or event.name == "error":
+            fault = fault_in(told)
+            raise refusal(fault.status or 500, fault, self.model.name, self.served_name)
+        return told
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """What goes wrong on the way, as our errors."""
+        try:
+            yield
+        except TimeoutError as exc:
+            raise DeadlineExceeded(f"The upstream of {self.model.name} did not answer in time.") from exc
+        except httpx.ConnectError as exc:
+            raise BackendUnavailable(f"The upstream of {self.model.name} cannot be reached.") from exc
+        except httpx.TimeoutException as exc:  # of connecting alone: everything else has the deadline
+            raise BackendUnavailable(f"The upstream of {self.model.name} cannot be reached in time.") from exc
+        except httpx.TransportError as exc:
+            raise BackendUnavailable(f"The upstream of {self.model.name} broke its answer off.") from exc
+        except httpx.HTTPError as exc:  # such as a body that is not encoded as it says
+            raise BackendFailed(f"The upstream of {self.model.name} sent what HTTP does not allow.") from exc
+
+
+async def _by(due: float, work: Awaitable[T]) -> T:
+    """Await it, at most until then."""
+    async with asyncio.timeout(due - time.monotonic()):
+        return await work
+
+
+async def _beginning(chunks: AsyncIterator[bytes]) -> bytes:
+    """As much of an error's body as is looked at."""
+    body = b""
+    async for chunk in chunks:
+        body += chunk
+        if len(body) > _LONGEST_ERROR_BYTES:
+            break
+    return body[:_LONGEST_ERROR_BYTES]
+
+
+async def _drained(chunks: AsyncIterator[bytes]) -> None:
+    """Read the little that may follow the last event, so that the connection is kept."""
+    try:
+        async with asyncio.timeout(_LAST_BYTES_S):
+            async for _ in chunks:
+                pass
+    except (TimeoutError, httpx.HTTPError):
+        return  # the answer is whole; the connection is closed instead
