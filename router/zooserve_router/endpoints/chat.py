@@ -62,7 +62,6 @@ class ChatRequest:
         )
         fields.refuse_unknown()
         refuse_lacking(_needs(fields, parsed.conversation), model, catalogue)
-        _refuse_two_forms(parsed.conversation, model)
         return parsed
 
     async def ask(self, service: ChatService) -> Ask:
@@ -104,18 +103,6 @@ def _max_tokens_asked(fields: Fields) -> int | None:
             code="invalid_parameter_combination",
         )
     return older if newer is None else newer
-
-
-def _refuse_two_forms(wanted: Conversation, model: Model) -> None:
-    """One grammar holds an answer: to a form, or to calls, where no engine writes the calls by itself."""
-    calls = bool(wanted.tools) and wanted.tool_choice.mode != "none"
-    if calls and wanted.constraint is not None and "tools" not in model.chat_backend.features:
-        raise BadInput(
-            f"`response_format` and `tools` cannot be combined with {model.name}: its answer is held to one form. "
-            "Leave one of them out, or send `tool_choice` 'none'.",
-            param="response_format",
-            code="invalid_parameter_combination",
-        )
 
 
 class ChatShape:

@@ -12,7 +12,7 @@ from zooserve.catalogue import Backend, Model
 from zooserve.errors import BadInput, Unsupported
 from zooserve_router.payload import Fields
 
-__all__ = ["bookkeeping_asked", "extras_asked", "forwarded_headers", "metadata_asked"]
+__all__ = ["bookkeeping_asked", "extras_asked", "forwarded_headers", "metadata_asked", "passed_on"]
 
 _MAX_PAIRS = 16
 _MAX_KEY = 64
@@ -21,7 +21,7 @@ _MAX_LABEL = 512
 _MAX_OBJECT_BYTES = 64 * 1024
 
 _TIERS = ("auto", "default", "flex", "priority", "scale")
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _VERBOSITIES = ("low", "medium", "high")
 
 _INSTEAD: Mapping[str, str] = {
@@ -40,6 +40,8 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "verbosity": ("medium",),
 }
 """Values that ask for nothing, so that every model can do as they say; null always does."""
+
+_AS_IN_CHAT: Mapping[str, str] = {}
 
 _NOT_FORWARDED = frozenset(
     {
@@ -70,23 +72,38 @@ def extras_asked(fields: Fields, model: Model) -> dict[str, Any]:
     for name, instead in _INSTEAD.items():
         if not _asks_for_nothing(name, fields.raw(name)):
             raise Unsupported(f"Unsupported parameter: '{name}' is not available here: {instead}.", param=name)
-    speaks_openai = model.chat_backend.kind == "openai"
-    for name, check in _OPENAIS_OWN.items():
-        value = check(fields, name)
-        if not speaks_openai and not _asks_for_nothing(name, value):
-            raise Unsupported(
-                f"Unsupported parameter: '{name}' is not available with {model.name}: its backend "
-                f"({model.chat_backend.kind}) has nothing like it.",
-                param=name,
-            )
-    own = {name: fields.raw(name) for name in _OPENAIS_OWN if fields.raw(name) is not None}
-    return {**bookkeeping_asked(fields), **(own if speaks_openai else {})}
+    meant = {name: check(fields, name) for name, (check, _) in _MEANINGFUL.items()}
+    return passed_on(model, {**bookkeeping_asked(fields), **meant})
 
 
 def bookkeeping_asked(fields: Fields) -> dict[str, Any]:
-    """What changes no answer: labels for bills, caches and reports. Raises BadInput."""
-    asked = {name: check(fields, name) for name, check in _BOOKKEEPING.items()}
+    """Labels for bills, caches and reports, which change no answer. Raises BadInput."""
+    asked = {name: check(fields, name) for name, (check, _) in _BOOKKEEPING.items()}
     return {name: value for name, value in asked.items() if value is not None}
+
+
+def passed_on(model: Model, extras: Mapping[str, Any], named: Mapping[str, str] = _AS_IN_CHAT) -> dict[str, Any]:
+    """Of these, what this model's upstream understands. Raises Unsupported for what would have to be dropped.
+
+    `named` is what other APIs than /v1/chat/completions call them, for messages.
+    """
+    known = {name: value for name, value in extras.items() if value is not None}
+    understood = {name: value for name, value in known.items() if _taker(model) in _EXTRAS[name][1]}
+    for name, value in known.items():
+        if name in _MEANINGFUL and name not in understood and not _asks_for_nothing(name, value):
+            param = named.get(name, name)
+            raise Unsupported(
+                f"Unsupported parameter: '{param}' is not available with {model.name}: its backend "
+                f"({model.chat_backend.kind}) has nothing like it.",
+                param=param,
+            )
+    return understood
+
+
+def _taker(model: Model) -> str:
+    """Who is at the other end: of a backend that speaks OpenAI's API, the program that answers there."""
+    backend = model.chat_backend
+    return f"{backend.server} over openai" if backend.kind == "openai" else backend.kind
 
 
 def metadata_asked(fields: Fields, name: str = "metadata") -> dict[str, str] | None:
@@ -156,21 +173,31 @@ def _modalities(fields: Fields, name: str) -> list[str] | None:
     return None if value is None else ["text"]
 
 
-_BOOKKEEPING: Mapping[str, Callable[[Fields, str], Any]] = {
-    "metadata": metadata_asked,
-    "prompt_cache_key": _label,
-    "prompt_cache_retention": _label,
-    "safety_identifier": _label,
-    "service_tier": _one_of(*_TIERS),
-    "store": _flag,
-    "user": _label,
-}
+_Check = Callable[[Fields, str], Any]
+_OPENAI = ("openai over openai",)
+_ENGINES = ("llama.cpp over openai", "sglang over openai", "trtllm over openai", "vllm over openai")
 
-_OPENAIS_OWN: Mapping[str, Callable[[Fields, str], Any]] = {
-    "modalities": _modalities,
-    "prediction": _object,
-    "reasoning_effort": _one_of(*_EFFORTS),
-    "verbosity": _one_of(*_VERBOSITIES),
-    "web_search_options": _object,
+_BOOKKEEPING: Mapping[str, tuple[_Check, tuple[str, ...]]] = {
+    "metadata": (metadata_asked, _OPENAI),
+    "prompt_cache_key": (_label, _OPENAI),
+    "prompt_cache_retention": (_label, _OPENAI),
+    "safety_identifier": (_label, _OPENAI),
+    "service_tier": (_one_of(*_TIERS), _OPENAI),
+    "store": (_flag, _OPENAI),
+    "user": (_label, (*_OPENAI, *_ENGINES, "anthropic")),
 }
-"""What changes an answer where the upstream knows it."""
+"""Taken with every model, and who it is passed on to: trtllm-serve refuses bodies with fields that it does not know."""
+
+_MEANINGFUL: Mapping[str, tuple[_Check, tuple[str, ...]]] = {
+    "modalities": (_modalities, _OPENAI),
+    "prediction": (_object, _OPENAI),
+    "reasoning_effort": (
+        _one_of(*_EFFORTS),
+        (*_OPENAI, "anthropic", "sglang over openai", "vllm over openai"),
+    ),
+    "verbosity": (_one_of(*_VERBOSITIES), _OPENAI),
+    "web_search_options": (_object, _OPENAI),
+}
+"""What changes an answer where the upstream knows it, and is refused where it does not."""
+
+_EXTRAS = {**_BOOKKEEPING, **_MEANINGFUL}

@@ -65,16 +65,16 @@ def needs_of(wanted: Conversation) -> Iterator[tuple[str, Need]]:
         if shows(wanted):
             yield param, need
     for index, message in enumerate(wanted.messages):
-        yield from _needs_of_message(message, f"messages[{index}]")
+        if message.get("tool_calls"):
+            yield f"messages[{index}].tool_calls", _TOOLS
+        for place in _images_of(message):
+            yield f"messages[{index}].content[{place}]", _IMAGES
 
 
-def _needs_of_message(message: Message, param: str) -> Iterator[tuple[str, Need]]:
-    if message.get("tool_calls"):
-        yield f"{param}.tool_calls", _TOOLS
+def _images_of(message: Message) -> Iterator[int]:
+    """Where among its parts a message has images."""
     if isinstance(message.get("content"), list):
-        for index, part in enumerate(message["content"]):
-            if part["type"] == "image_url":
-                yield f"{param}.content[{index}]", _IMAGES
+        yield from (place for place, part in enumerate(message["content"]) if part["type"] == "image_url")
 
 
 def refuse_lacking(needs: Iterable[tuple[str, Need]], model: Model, catalogue: Catalogue) -> None:

@@ -17,7 +17,7 @@ from zooserve_router.chat.generation import Conversation, Sampling
 from zooserve_router.chat.service import ChatService
 from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.asked import parallel_calls_asked
-from zooserve_router.endpoints.extras import bookkeeping_asked, forwarded_headers
+from zooserve_router.endpoints.extras import bookkeeping_asked, forwarded_headers, passed_on
 from zooserve_router.endpoints.features import needs_of, refuse_lacking
 from zooserve_router.endpoints.response_input import input_in
 from zooserve_router.endpoints.response_text import TextForm
@@ -222,20 +222,9 @@ def _effort(fields: Fields) -> str | None:
 
 
 def _passed_on(model: Model, labels: Mapping[str, Any], effort: str | None, verbosity: str) -> dict[str, Any]:
-    """What an OpenAI upstream gets. Raises Unsupported where another backend would have to drop it."""
-    own = {"reasoning.effort": effort, "text.verbosity": None if verbosity == "medium" else verbosity}
-    kept = {name: value for name, value in labels.items() if name != "store"}
-    if model.chat_backend.kind == "openai":
-        words = {"reasoning_effort": own["reasoning.effort"], "verbosity": own["text.verbosity"]}
-        return {**kept, **{name: word for name, word in words.items() if word is not None}}
-    for name, word in own.items():
-        if word not in (None, "none"):
-            raise Unsupported(
-                f"Unsupported parameter: '{name}' is not available with {model.name}: its backend "
-                f"({model.chat_backend.kind}) has nothing like it.",
-                param=name,
-            )
-    return kept
+    """What an upstream gets. Raises Unsupported where another backend would have to drop it."""
+    extras = {**labels, "store": None, "reasoning_effort": effort, "verbosity": verbosity}
+    return passed_on(model, extras, {"reasoning_effort": "reasoning.effort", "verbosity": "text.verbosity"})
 
 
 def _told_labels(labels: Mapping[str, Any]) -> dict[str, Any]:

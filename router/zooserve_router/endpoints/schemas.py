@@ -83,7 +83,7 @@ def checked_schema(value: Any, blame: Blame, *, strict: bool) -> Schema:
         raise blame.refusal(f"it is {kind_of(value)}; it must be an object.")
     _refuse_too_large(value, blame)
     places = list(_subschemas(value, ""))
-    _refuse_remote(places, blame)
+    _refuse_strange_references(value, places, blame)
     _refuse_many_patterns(places, blame)
     _refuse_malformed(value, blame)
     if strict:
@@ -114,16 +114,42 @@ def _children(value: Any) -> list[Any]:
     return [child for child in nested if isinstance(child, (dict, list))]
 
 
-def _refuse_remote(places: list[tuple[str, Schema]], blame: Blame) -> None:
-    """Nothing is fetched: neither what a reference leads to, nor a draft that is not known here."""
+def _refuse_strange_references(root: Schema, places: list[tuple[str, Schema]], blame: Blame) -> None:
+    """Nothing is fetched, and a reference that only leads to references again, in a circle, describes no value."""
+    ended: set[int] = set()
     for place, schema in places:
-        for name in _REFERENCES:
-            reference = schema.get(name)
-            if isinstance(reference, str) and not reference.startswith("#"):
-                raise blame.refusal(
-                    f"{reference[:100]!r} is outside this schema, and nothing is fetched. Put it under `$defs`.",
-                    f"{place}.{name}",
-                )
+        passed: list[int] = []
+        target: Any = schema
+        while isinstance(target, dict) and id(target) not in ended and (name := _reference_in(target)):
+            if id(target) in passed:
+                raise blame.refusal("its references lead in a circle, and describe nothing.", place)
+            passed.append(id(target))
+            target = _target(root, name, target[name], place, blame)
+        ended.update(passed)
+
+
+def _reference_in(schema: Schema) -> str | None:
+    return next((name for name in _REFERENCES if name in schema), None)
+
+
+def _target(root: Schema, name: str, reference: Any, place: str, blame: Blame) -> Any:
+    """What `#` or `#/$defs/name` leads to; None where that is nothing, which the check of the schema says better."""
+    if name != "$ref" or not isinstance(reference, str) or not f"{reference}/".startswith("#/"):
+        raise blame.refusal(
+            f"{name} {str(reference)[:100]!r}: only a `$ref` within this schema is followed, '#' or '#/$defs/…', and "
+            "nothing is fetched.",
+            place,
+        )
+    target: Any = root
+    for part in reference.split("/")[1:]:
+        target = _member(target, part.replace("~1", "/").replace("~0", "~"))
+    return target
+
+
+def _member(value: Any, name: str) -> Any:
+    if isinstance(value, list):
+        return value[int(name)] if name in map(str, range(len(value))) else None
+    return value.get(name) if isinstance(value, dict) else None
 
 
 def _refuse_many_patterns(places: list[tuple[str, Schema]], blame: Blame) -> None:
