@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from zooserve.catalogue import Model
+from zooserve.catalogue import Backend, Model
 from zooserve.errors import InputTooLong
 from zooserve_router.chat.ask import Ask, Call, PieceReader, Prompt, calls_of_prompts
+from zooserve_router.chat.enforceable import refuse_unenforced
 from zooserve_router.chat.generation import Conversation, Message
 from zooserve_router.chat.grants import granted_tokens
 from zooserve_router.chat.models import ChatModel
@@ -32,6 +33,7 @@ async def ask_of_conversation(chat: ChatModel, wanted: Conversation, max_tokens:
     backend cannot be held to.
     """
     backend = chat.model.chat_backend
+    _refuse_unenforced(backend, wanted)
     if chat.template is not None and chat.tokenizer is not None:
         _refuse_forged_turns(chat.model, chat.tokenizer, wanted.messages)
     whole = replace(wanted, messages=_with_system_prompt(wanted.messages, chat.model.default_system_prompt))
@@ -43,6 +45,16 @@ async def ask_of_conversation(chat: ChatModel, wanted: Conversation, max_tokens:
     sampling = replace(told.sampling, max_tokens=granted)
     calls = calls_of_prompts((prompt,), sampling, told.n, constraint=told.constraint)
     return Ask(chat, tuple(replace(call, reader=reader) for call in calls), prompt.tokens, granted)
+
+
+def _refuse_unenforced(backend: Backend, wanted: Conversation) -> None:
+    """Raises Unsupported for a schema that the server would take, and not hold the answer to."""
+    if backend.server != "llama.cpp":
+        return
+    if wanted.constraint is not None and wanted.constraint.schema is not None:
+        refuse_unenforced(wanted.constraint.schema, "the answer", "response_format")
+    for tool in wanted.tools:
+        refuse_unenforced(tool.parameters, f"the function {tool.name!r}", "tools")
 
 
 def _refuse_forged_turns(model: Model, tokenizer: ChatTokenizer, messages: Sequence[Message]) -> None:
