@@ -1,4 +1,4 @@
-"""The metric vocabulary: every series that the router exports, named and explained once.
+"""The metric vocabulary: every series that the router exports, named and explained once; chat's are `chat_metrics`.
 
 prometheus_client runs in multiprocess mode where PROMETHEUS_MULTIPROC_DIR was set before it was imported: each
 replica writes its own files there and any replica's /metrics answers for all of them. Labels are bounded by the
@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from zooserve.errors import FailedStage
+from zooserve_observability.chat_metrics import ChatMetrics
 
 __all__ = ["CONTENT_TYPE", "UNKNOWN_MODEL", "RouterMetrics"]
 
@@ -67,19 +68,12 @@ class RouterMetrics:
             ("model", "stage", "version", "reason"),
             registry=registry,
         )
-        self._first_token_s = Histogram(
-            "zooserve_time_to_first_token_seconds",
-            "From the request's first byte to its first generated token.",
-            _MODEL_LABELS,
-            buckets=_DURATION_BUCKETS_S,
+        self._spans_dropped = Counter(
+            "zooserve_spans_dropped",
+            "Spans that the trace log did not get because too many waited for it.",
             registry=registry,
         )
-        self._wasted_tokens = Counter(
-            "zooserve_wasted_tokens",
-            "Tokens generated for a caller who had left, or whose deadline passed, before the answer was complete.",
-            _MODEL_LABELS,
-            registry=registry,
-        )
+        self.chat = ChatMetrics(registry)
 
     @contextmanager
     def flying(self) -> Iterator[None]:
@@ -102,13 +96,9 @@ class RouterMetrics:
         if output_tokens:
             self._tokens.labels(model, version, slo_class, "output").inc(output_tokens)
 
-    def first_token(self, model: str, version: str, slo_class: str, spent_s: float) -> None:
-        """Note how long the first token of an answer took."""
-        self._first_token_s.labels(model, version, slo_class).observe(spent_s)
-
-    def wasted(self, model: str, version: str, slo_class: str, tokens: int) -> None:
-        """Count tokens of answers whose end nobody was there for."""
-        self._wasted_tokens.labels(model, version, slo_class).inc(tokens)
+    def spans_dropped(self, spans: int) -> None:
+        """Count spans that were not told."""
+        self._spans_dropped.inc(spans)
 
     def refusal(self, reason: str) -> None:
         """Count one request refused before any work was done."""

@@ -82,6 +82,8 @@ class RouterSettings(BaseModel):
 
     An ensemble's first queue holds 1,024, and both classes wait in it where a model has no bulk twin.
     """
+    chat_max_waiting: Annotated[int, Field(ge=0)] = 256
+    """Chats that may wait for room in one model's budget, in one replica; the next is refused with a 429."""
     drain_s: Annotated[float, Field(ge=0)] = 10.0
     """How long answers in flight may take once the router is told to stop; new connections are refused meanwhile."""
     interactive_max_items: Annotated[int, Field(gt=0)] = 16

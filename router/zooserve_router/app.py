@@ -23,11 +23,12 @@ from zooserve.settings import RouterSettings, Settings
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.admission import Budget
 from zooserve_router.backends.opening import opened_backend
+from zooserve_router.backends.outbox import Outbox
 from zooserve_router.backends.traces import TraceSource
 from zooserve_router.backends.wire import ConnectionPool
 from zooserve_router.backends.zoo import ZooBackend
 from zooserve_router.chat.models import ChatModel, chat_probe, load_chat_models
-from zooserve_router.chat.service import ChatService
+from zooserve_router.chat.service import ChatService, Tell
 from zooserve_router.classification import Classifier
 from zooserve_router.dispatch import Zoo, ZooDispatch
 from zooserve_router.embedding import Embedder
@@ -42,6 +43,7 @@ from zooserve_router.endpoints import (
     models,
     rag_query,
     rerank,
+    responses,
 )
 from zooserve_router.middleware import Edge
 from zooserve_router.probes import zoo_probe
@@ -78,6 +80,7 @@ _ROUTES = (
     *models.routes,
     *rag_query.routes,
     *rerank.routes,
+    *responses.routes,
 )
 
 
@@ -113,23 +116,24 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
     catalogue = load_catalogue(settings.catalogue).enabling(settings.models).labelled(settings.repository)
     pool = ConnectionPool(settings.zoo.host, settings.zoo.http_port or _TRITON_HTTP_PORT)
     stack.callback(pool.close)
+    traces = _traces(settings, stack)
     services = wired(
         settings,
         catalogue,
         load_vocabularies(catalogue, settings.repository),
         load_word_lists(catalogue, settings.repository),
-        load_chat_models(
-            catalogue, settings.repository, settings.router.replicas, partial(opened_backend, settings, stack)
-        ),
+        load_chat_models(catalogue, settings.repository, settings.router, partial(opened_backend, settings, stack)),
         ZooBackend(
             pool,
             random.SystemRandom(),
             ensembles=load_ensembles(settings.zoo_repository),
-            traces=_traces(settings, stack),
+            traces=traces,
         ),
         metrics,
+        await _telling(traces, metrics, stack),
     )
     stack.push_async_callback(services.dispatch.drain, _DRAIN_S)
+    stack.callback(services.chat.stop)
     await stack.enter_async_context(_in_background(services.readiness))
     return services
 
@@ -143,6 +147,15 @@ def _traces(settings: Settings, stack: AsyncExitStack) -> TraceSource | None:
     return TraceSource(pool)
 
 
+async def _telling(traces: TraceSource | None, metrics: RouterMetrics, stack: AsyncExitStack) -> Tell | None:
+    """Where chats put their spans; without a trace log, nowhere."""
+    if traces is None:
+        return None
+    outbox = Outbox(traces, metrics.spans_dropped)
+    await stack.enter_async_context(outbox.telling())
+    return outbox.put
+
+
 def wired(
     settings: Settings,
     catalogue: Catalogue,
@@ -151,6 +164,7 @@ def wired(
     chats: Mapping[str, ChatModel],
     zoo: Zoo,
     metrics: RouterMetrics,
+    tell: Tell | None = None,
 ) -> Services:
     """The services over these two backends."""
     counters: Mapping[str, TokenCounter] = {**vocabularies, **word_lists}
@@ -174,7 +188,7 @@ def wired(
         classifier=Classifier(dispatch, counters, interactive),
         query_reader=QueryReader(dispatch, vocabularies, interactive),
         sparse_embedder=SparseEmbedder(dispatch, vocabularies, interactive),
-        chat=ChatService(chats, readiness, metrics),
+        chat=ChatService(chats, readiness, metrics, tell=tell),
     )
 
 

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from zooserve.catalogue import Model, SloClass
 from zooserve.errors import DeadlineExceeded
 
-__all__ = ["Deadline", "Record", "RequestContext"]
+__all__ = ["ANONYMOUS", "Deadline", "Record", "RequestContext"]
+
+ANONYMOUS = "anonymous"
+"""Everybody who sends no credentials: the address that a replica sees is its proxy's."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,14 @@ class Deadline:
             async with asyncio.timeout(self.remaining_s()):
                 yield
         except TimeoutError as exc:
-            raise DeadlineExceeded(
-                "The request's time budget ran out before the answer was complete. Allow more with a longer client "
-                "timeout or the x-request-timeout-ms header."
-            ) from exc
+            raise self.exceeded() from exc
+
+    def exceeded(self) -> DeadlineExceeded:
+        """What a request is told that ran out of its budget."""
+        return DeadlineExceeded(
+            "The request's time budget ran out before the answer was complete. Allow more with a longer client "
+            "timeout or the x-request-timeout-ms header."
+        )
 
 
 @dataclass
@@ -93,6 +100,8 @@ class RequestContext:
     slo_class: SloClass | None = None
     """What the caller asked for by header; None leaves the choice to dispatch."""
     traceparent: str | None = None
+    caller: str = ANONYMOUS
+    """Whose request this is, for sharing what there is: a hash of the credentials it came with."""
     started: float = field(default_factory=time.monotonic)
     record: Record = field(default_factory=Record)
 

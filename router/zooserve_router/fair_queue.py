@@ -1,4 +1,4 @@
-"""Waiting for a budget: in a bounded queue, until a deadline, in turns between the callers.
+"""Waiting for a budget: in a bounded queue, in turns between the callers.
 
 Whose turn it is, is decided by deficit round-robin: each round gives every waiting caller the same share of the budget
 as credit, and a request goes when its caller's credit covers its own share. So a caller with a hundred requests and one
@@ -8,11 +8,11 @@ until there is room for it: nothing smaller slips past, and a large one always g
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from zooserve.errors import DeadlineExceeded, Overloaded
 from zooserve_router.admission import Budget
-from zooserve_router.context import Deadline
 
 __all__ = ["FairQueue"]
 
@@ -43,6 +43,8 @@ class FairQueue:
     def __init__(self, budget: Budget, most_waiting: int) -> None:
         self.budget = budget
         self.most_waiting = most_waiting
+        self.changed: Callable[[int, int], None] = lambda taken, waiting: None
+        """Told the tokens taken and the requests waiting whenever either changes."""
         self._lines: OrderedDict[str, _Line] = OrderedDict()
 
     @property
@@ -50,30 +52,24 @@ class FairQueue:
         """How many requests wait."""
         return sum(len(line.waiters) for line in self._lines.values())
 
-    async def admit(self, tokens: int, requests: int, caller: str, deadline: Deadline) -> None:
+    async def admit(self, tokens: int, requests: int, caller: str) -> None:
         """Take so much as soon as it is this request's turn, to be given back by whoever took it.
 
-        Raises Overloaded at once when the queue is full, DeadlineExceeded when the turn does not come in time. A
-        request larger than the whole budget is admitted alone.
+        Raises Overloaded at once when the queue is full. Whoever waits no longer cancels this, and has taken nothing.
+        A request larger than the whole budget is admitted alone.
         """
         if not self._lines and self.budget.has_room_for(tokens, requests):
             self.budget.take(tokens, requests)
+            self._tell()
             return
         if self.waiting >= self.most_waiting:
             raise self._full(tokens, requests)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(caller, tokens, requests, self.budget.share_of(tokens, requests), turn)
         self._lines.setdefault(caller, _Line()).waiters.append(waiter)
+        self._tell()
         try:
-            async with asyncio.timeout(deadline.remaining_s()):
-                await turn
-        except TimeoutError as exc:
-            self._leave(waiter)
-            raise DeadlineExceeded(
-                f"{self.budget.name} had no room for this request before its time budget ran out: it waited behind "
-                "others and was never started. Allow more with a longer client timeout or the x-request-timeout-ms "
-                "header, or try again later."
-            ) from exc
+            await turn
         except asyncio.CancelledError:
             self._leave(waiter)
             raise
@@ -82,6 +78,22 @@ class FairQueue:
         """Return what was taken, whole or in parts, and admit whom it makes room for."""
         self.budget.give_back(tokens, requests)
         self._admit_whom_there_is_room_for()
+
+    def out_of_time(self) -> DeadlineExceeded:
+        """What a request is told whose turn did not come by its deadline."""
+        return DeadlineExceeded(
+            f"{self.budget.name} had no room for this request before its time budget ran out: it waited behind others "
+            "and was never started. Allow more with a longer client timeout or the x-request-timeout-ms header, or "
+            "try again later."
+        )
+
+    def take_more(self, tokens: int) -> None:
+        """What was taken has turned out to be more."""
+        self.budget.take_anyway(tokens)
+        self._tell()
+
+    def _tell(self) -> None:
+        self.changed(self.budget.taken_tokens, self.waiting)
 
     def _leave(self, waiter: _Waiter) -> None:
         if waiter.turn.done() and not waiter.turn.cancelled():  # its turn came while it was leaving
@@ -94,11 +106,12 @@ class FairQueue:
         while self._lines:
             waiter = self._next()
             if not self.budget.has_room_for(waiter.tokens, waiter.requests):
-                return
+                break
             self._lines[waiter.caller].credit -= waiter.share
             self._remove(waiter)
             self.budget.take(waiter.tokens, waiter.requests)
             waiter.turn.set_result(None)
+        self._tell()
 
     def _next(self) -> _Waiter:
         """Whose turn it is; the same until it is removed."""

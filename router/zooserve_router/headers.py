@@ -1,5 +1,6 @@
 """What the request's headers ask for: its id, class, deadline and trace, read once and checked."""
 
+import hashlib
 import math
 import re
 import secrets
@@ -7,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from zooserve.catalogue import SloClass
 from zooserve.errors import BadInput
-from zooserve_router.context import Deadline, Record, RequestContext
+from zooserve_router.context import ANONYMOUS, Deadline, Record, RequestContext
 
 __all__ = ["KnownHeaders", "context_from", "known_headers", "request_id_from"]
 
@@ -15,11 +16,12 @@ KnownHeaders = Mapping[bytes, bytes]
 
 _READ = frozenset(
     {b"x-request-id", b"x-zooserve-class", b"x-request-timeout-ms", b"x-stainless-read-timeout", b"traceparent",
-     b"content-length"}
+     b"content-length", b"authorization", b"x-api-key"}
 )  # fmt: skip
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 # Zeros alone are no id, and ff is no version: W3C has such a header ignored, and nothing could be found under it.
 _TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_SALT = secrets.token_bytes(32)
 _CLASSES: dict[bytes, SloClass] = {b"interactive": "interactive", b"bulk": "bulk"}
 
 
@@ -48,8 +50,15 @@ def context_from(headers: KnownHeaders, request_id: str, record: Record, max_dea
         deadline=Deadline.after(min(_timeout_s(headers), max_deadline_s)),
         slo_class=_class_from(headers),
         traceparent=trace.decode("ascii") if _TRACEPARENT.fullmatch(trace) else None,
+        caller=_caller(headers),
         record=record,
     )
+
+
+def _caller(headers: KnownHeaders) -> str:
+    """Who shares a queue as one: the holder of a key. Hashed with a salt of this process, which is all that is kept."""
+    given = headers.get(b"authorization") or headers.get(b"x-api-key")
+    return hashlib.blake2b(given, key=_SALT, digest_size=16).hexdigest() if given else ANONYMOUS
 
 
 def _class_from(headers: KnownHeaders) -> SloClass | None:

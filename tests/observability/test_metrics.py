@@ -11,11 +11,23 @@ from prometheus_client.parser import text_string_to_metric_families
 from zooserve_observability.metrics import RouterMetrics
 
 NAMES = {
+    "zooserve_admission_wait_seconds",
+    "zooserve_chat_choices_ended",
+    "zooserve_chat_choices_issued",
+    "zooserve_chat_held_tokens",
+    "zooserve_chat_waiting",
+    "zooserve_delivery_delay_seconds",
+    "zooserve_draft_acceptance_rate",
+    "zooserve_draft_tokens",
+    "zooserve_engine_phase_seconds",
+    "zooserve_leaf_kv_blocks",
     "zooserve_refused",
     "zooserve_request_duration_seconds",
     "zooserve_requests",
     "zooserve_requests_in_flight",
+    "zooserve_spans_dropped",
     "zooserve_stage_failures",
+    "zooserve_time_per_output_token_seconds",
     "zooserve_time_to_first_token_seconds",
     "zooserve_tokens",
     "zooserve_wasted_tokens",

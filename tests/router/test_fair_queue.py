@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zooserve.errors import DeadlineExceeded, Overloaded
+from zooserve.errors import Overloaded
 from zooserve_router.admission import Budget
-from zooserve_router.context import Deadline
 from zooserve_router.fair_queue import FairQueue
-
-LATER = 60.0
 
 
 class Crowd:
@@ -28,7 +25,7 @@ class Crowd:
         """A request that has been admitted or waits by now."""
 
         async def admitted() -> None:
-            await self.queue.admit(tokens, requests, caller or name, Deadline.after(LATER))
+            await self.queue.admit(tokens, requests, caller or name)
             self.admitted.append(name)
 
         task = self.tasks[name] = asyncio.create_task(admitted())
@@ -157,22 +154,13 @@ async def test_a_turn_that_comes_while_its_request_is_leaving_goes_to_the_next()
         assert crowd.queue.budget.taken_tokens == 100
 
 
-async def test_a_deadline_that_passes_while_waiting_says_that_nothing_was_started() -> None:
-    async with crowd_of() as crowd:
-        await crowd.ask("running", 100)
-        with pytest.raises(DeadlineExceeded, match="waited behind others and was never started"):
-            await crowd.queue.admit(10, 1, "late", Deadline.after(0.001))
-        assert crowd.queue.waiting == 0
-        assert crowd.queue.budget.taken_tokens == 100
-
-
 async def test_a_full_queue_refuses_with_a_time_to_come_back() -> None:
     async with crowd_of(most_waiting=2) as crowd:
         await crowd.ask("running", 100)
         await crowd.ask("a", 10)
         await crowd.ask("b", 10)
         with pytest.raises(Overloaded, match="2 requests already wait") as refused:
-            await crowd.queue.admit(10, 1, "c", Deadline.after(LATER))
+            await crowd.queue.admit(10, 1, "c")
         assert refused.value.retry_after_s > 0
         assert crowd.queue.waiting == 2
 
@@ -217,7 +205,7 @@ def test_whatever_happens_the_bound_holds_and_at_the_end_nothing_is_taken(action
 
         for action, who, tokens in actions:
             if action == "ask":
-                asking[asyncio.create_task(queue.admit(tokens, 1, who, Deadline.after(LATER)))] = tokens
+                asking[asyncio.create_task(queue.admit(tokens, 1, who))] = tokens
             elif action == "leave" and asking:
                 list(asking)[who % len(asking)].cancel()
             elif action == "end" and holding:

@@ -13,6 +13,7 @@ from zooserve.catalogue.file import (
     line_of,
     load_catalogue,
 )
+from zooserve.catalogue.kv import KvConfig, KvDtype
 from zooserve.catalogue.model import ChunkTokens, Limits, LongText, Modality, Model, Prompts, SloClass, Task
 
 __all__ = [
@@ -23,15 +24,17 @@ __all__ = [
     "CatalogueError",
     "ChunkTokens",
     "Feature",
+    "KvConfig",
+    "KvDtype",
     "Limits",
     "LongText",
     "Modality",
     "Model",
     "ModelNotEnabled",
+    "OpenAIServer",
     "Prompts",
     "SloClass",
     "Task",
-    "OpenAIServer",
     "ToolFamily",
     "UnknownModel",
     "line_of",

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from zooserve.catalogue.backend import Backend
 from zooserve.catalogue.entry import Entry
+from zooserve.catalogue.kv import KvConfig
 
 __all__ = ["ChunkTokens", "Limits", "LongText", "Modality", "Model", "Prompts", "SloClass", "Task"]
 
@@ -116,9 +117,13 @@ class Model(Entry):
     """The labels, a line each, in a file relative to the model repository, where they come with the weights."""
     exclusive: bool = False
     """Classify: one label is true, so that the probabilities add up to 1; else each is its own."""
-    kv_bytes_per_token: int | None = None
-    kv_budget_tokens: int | None = None
-    """Chat: prompt and granted answer tokens that may be in flight on the leaf."""
+    kv_budget_tokens: Annotated[int, Field(gt=0)] | None = None
+    """Chat: prompt and granted answer tokens that may be in flight, over all router replicas."""
+    kv_bytes_per_token: Annotated[int, Field(gt=0)] | None = None
+    kv_config: KvConfig | None = None
+    """Chat: of the checkpoint's config.json what decides the bytes per token."""
+    kv_memory_bytes: Annotated[int, Field(gt=0)] | None = None
+    """Chat: the memory that the backend has for keys and values; the budget in tokens follows from it."""
     licence: str
     source: str
     description: str = ""
@@ -143,8 +148,11 @@ class Model(Entry):
             raise ValueError("`long_text.max_tokens` must be above `limits.max_tokens`")
         if self.runs_on == "leaf" and (self.tokenizer is None or self.chat_template is None):
             raise ValueError("a chat model on the leaf needs `tokenizer` and `chat_template`")
-        if self.runs_on == "leaf" and self.kv_budget_tokens is None:
-            raise ValueError("a chat model on the leaf needs `kv_budget_tokens`")
+        if self.runs_on == "leaf" and self.kv_tokens is None:
+            raise ValueError(
+                "a chat model on the leaf needs `kv_budget_tokens`, or `kv_memory_bytes` with `kv_config` or "
+                "`kv_bytes_per_token`"
+            )
         return self
 
     def _refuse_other_place(self) -> None:
@@ -152,6 +160,40 @@ class Model(Entry):
             raise ValueError(f"a backend of kind {self.chat_backend.kind} does not run on `{self.runs_on}`")
         if (self.chat_backend.url is None) is (self.runs_on == "upstream"):
             raise ValueError("a model has a `backend.url` where it runs on `upstream`, and only there")
+
+    @field_validator("kv_config")
+    @classmethod
+    def _one_size_of_a_token(cls, config: KvConfig | None, info: ValidationInfo) -> KvConfig | None:
+        if config is not None and info.data.get("kv_bytes_per_token") is not None:
+            raise ValueError("`kv_bytes_per_token` says it already: give one of the two")
+        return config
+
+    @field_validator("kv_memory_bytes")
+    @classmethod
+    def _memory_is_a_budget(cls, memory: int | None, info: ValidationInfo) -> int | None:
+        if memory is None:
+            return memory
+        if info.data.get("kv_budget_tokens") is not None:
+            raise ValueError("`kv_budget_tokens` says it already: give one of the two")
+        config = info.data.get("kv_config")
+        size = config.bytes_per_token if config else info.data.get("kv_bytes_per_token")
+        if size is None:
+            raise ValueError("give `kv_config` or `kv_bytes_per_token` too: without it this is no number of tokens")
+        if memory < size:
+            raise ValueError(f"one token takes {size} bytes: this holds none")
+        return memory
+
+    @property
+    def kv_token_bytes(self) -> int | None:
+        """Memory of one token's keys and values, where the catalogue says it."""
+        return self.kv_config.bytes_per_token if self.kv_config is not None else self.kv_bytes_per_token
+
+    @property
+    def kv_tokens(self) -> int | None:
+        """The budget in KV tokens: as given, or what the memory holds; None where there is none."""
+        if self.kv_memory_bytes is not None and self.kv_token_bytes is not None:
+            return self.kv_memory_bytes // self.kv_token_bytes
+        return self.kv_budget_tokens
 
     @property
     def chat_backend(self) -> Backend:

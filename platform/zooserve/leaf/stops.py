@@ -12,6 +12,8 @@ class StopScanner:
         self._stops = tuple(stops)
         self._held = ""
         self.matched: str | None = None
+        self.beyond = ""
+        """What came behind the stop string that was found, in the piece that completed it."""
 
     def feed(self, piece: str) -> str:
         """The text that may go out now. Nothing goes out once a stop string was found."""
@@ -23,6 +25,7 @@ class StopScanner:
             # The first to be whole ends the text, however it is cut into pieces; of two, the longer one is named.
             at, self.matched = min(found, key=lambda match: (match[0] + len(match[1]), match[0]))
             self._held = ""
+            self.beyond = text[at + len(self.matched) :]
             return text[:at]
         keep = max((_overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[len(text) - keep :]

@@ -67,12 +67,12 @@ class TraceSource:
             raise TracesSilent(f"its trace did not arrive within {self._within_s:g} s")
         return [*strays, *(span for stray in strays for span in below(spans, stray.span_id))]
 
-    async def tell(self, span: Span) -> None:
-        """Add a span of the router's. That the log cannot be reached is no failure of the request."""
+    async def tell(self, *spans: Span) -> None:
+        """Add spans of the router's. That the log cannot be reached is no failure of the request."""
         try:
             async with asyncio.timeout(_ANSWER_S), self._telling:
                 headers = {"content-type": "application/json"}
-                await self._pool.exchange("POST", _PATH, headers, write_spans([span], "zooserve-router"))
+                await self._pool.exchange("POST", _PATH, headers, write_spans(spans, "zooserve-router"))
         except (OSError, TimeoutError):
             pass
 

@@ -9,11 +9,13 @@ from typing import Protocol, runtime_checkable
 
 from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BackendUnavailable
+from zooserve.settings import RouterSettings
 from zooserve_router.admission import Budget
 from zooserve_router.chat.generation import Conversation, Generation, Piece, Sampling, Work
 from zooserve_router.chat.template_files import read_template
 from zooserve_router.chat.templates import ChatTemplate
 from zooserve_router.chat.tokens import ChatTokenizer, load_tokenizer
+from zooserve_router.fair_queue import FairQueue
 from zooserve_router.readiness import Probe
 
 __all__ = ["ChatBackend", "ChatModel", "Provable", "chat_probe", "load_chat_models"]
@@ -31,8 +33,6 @@ class ChatBackend(Protocol):
     def generate(self, work: Work, timeout_s: float) -> AsyncGenerator[Piece, None]: ...
 
 
-@dataclass(frozen=True)
-class ChatModel:
 @runtime_checkable
 class Provable(Protocol):
     """A backend that can be proven without an answer. Raises a ServingError unless it would give one."""
@@ -40,6 +40,8 @@ class Provable(Protocol):
     async def prove(self, timeout_s: float) -> None: ...
 
 
+@dataclass(frozen=True)
+class ChatModel:
     """A chat model of the catalogue. Without template and tokenizer its backend has its own."""
 
     model: Model
@@ -51,7 +53,7 @@ class Provable(Protocol):
 
 
 def load_chat_models(
-    catalogue: Catalogue, repository: Path, replicas: int, backend_of: Callable[[Model], ChatBackend]
+    catalogue: Catalogue, repository: Path, bounds: RouterSettings, backend_of: Callable[[Model], ChatBackend]
 ) -> Mapping[str, ChatModel]:
     """The chat models whose files are there and can be used; one that is missing shows in that model's readiness.
 
@@ -60,18 +62,22 @@ def load_chat_models(
     loaded: dict[str, ChatModel] = {}
     for model in catalogue.of_task("chat"):
         try:
-            loaded[model.name] = _load(model, repository, replicas, backend_of(model))
+            loaded[model.name] = _load(model, repository, bounds, backend_of(model))
         except Exception:  # whatever is wrong with one checkpoint's files must not take the other models down
             _log.exception("%s: its tokenizer, chat template or backend cannot be used", model.name)
     return loaded
 
 
-def _load(model: Model, repository: Path, replicas: int, backend: ChatBackend) -> ChatModel:
-    budget = Budget(model.name, model.kv_budget_tokens // replicas if model.kv_budget_tokens else None)
+def _load(model: Model, repository: Path, bounds: RouterSettings, backend: ChatBackend) -> ChatModel:
     template = read_template(model, repository)
     written = "".join(template.sources) if template else ""
     tokenizer = load_tokenizer(repository / model.tokenizer, written) if model.tokenizer else None
-    return ChatModel(model, backend, budget, template, tokenizer)
+    return ChatModel(model, backend, _queue(model, bounds), template, tokenizer)
+
+
+def _queue(model: Model, bounds: RouterSettings) -> FairQueue:
+    tokens = model.kv_tokens and max(1, model.kv_tokens // bounds.replicas)
+    return FairQueue(Budget(model.name, tokens, model.chat_backend.max_in_flight), bounds.chat_max_waiting)
 
 
 def chat_probe(model: Model, models: Mapping[str, ChatModel]) -> Probe:

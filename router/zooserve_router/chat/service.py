@@ -1,44 +1,40 @@
 """Chat: admission, and the answer as it comes, however it ends."""
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from functools import partial
 
 from zooserve.catalogue import Model
-from zooserve.errors import BackendUnavailable, DeadlineExceeded
+from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, ServingError
 from zooserve.leaf.stops import StopScanner
+from zooserve_observability.chat_metrics import WasteReason
 from zooserve_observability.metrics import RouterMetrics
+from zooserve_observability.spans import Span
+from zooserve_router.chat.account import Account
 from zooserve_router.chat.ask import Ask, Call, Step
-from zooserve_router.chat.asking import tokens_of
-from zooserve_router.chat.generation import Generation, Piece, Timings, Usage
+from zooserve_router.chat.generation import Generation, Piece
+from zooserve_router.chat.held import Held
 from zooserve_router.chat.models import ChatModel
+from zooserve_router.chat.run import Run, says_something
+from zooserve_router.chat.spans import spans_of
 from zooserve_router.context import RequestContext
 from zooserve_router.fanout import merged
 from zooserve_router.readiness import Readiness
+from zooserve_router.waits import Waits
 
-__all__ = ["ChatService"]
+__all__ = ["ChatService", "Tell"]
+
+Tell = Callable[[Sequence[Span]], None]
+"""Takes spans for whoever keeps them; must return at once."""
 
 # A cancelled request leaves the engine within one step, 11 to 200 ms (measured), and nothing says when: its tokens
 # stay admitted a little longer than that.
 _CANCEL_SETTLES_S = 0.25
 
 
-@dataclass
-class _Run:
-    """How far an answer got."""
-
-    texts: dict[int, str] = field(default_factory=dict)
-    """What was written of each choice."""
-    finished: set[int] = field(default_factory=set)
-    """The choices whose end the caller was given."""
-    ended_calls: int = 0
-    """Calls that the backend ended by itself."""
-
-
 class ChatService:
-    """Admits chats and runs them on their backends."""
+    """Admits chats and runs them on their backends. `tell` is handed the spans of every one."""
 
     def __init__(
         self,
@@ -46,11 +42,17 @@ class ChatService:
         readiness: Readiness,
         metrics: RouterMetrics,
         cancel_settles_s: float = _CANCEL_SETTLES_S,
+        tell: Tell | None = None,
     ) -> None:
         self._models = models
         self._readiness = readiness
-        self._metrics = metrics
+        self._metrics = metrics.chat
         self._cancel_settles_s = cancel_settles_s
+        self._tell = tell
+        self._stopped = False
+        self._running: set[Waits] = set()
+        for model in models.values():
+            model.queue.changed = partial(self._metrics.room, model.model.name)
 
     def ready_model(self, model: Model) -> ChatModel:
         """What the router has for this model. Raises BackendUnavailable unless it is ready."""
@@ -59,122 +61,150 @@ class ChatService:
             raise BackendUnavailable(f"{model.name} is not ready: its tokenizer or template is missing.", param="model")
         return self._models[model.name]
 
-    async def answer(self, ask: Ask, context: RequestContext) -> AsyncGenerator[Step, None]:
-        """All choices, as they come. Raises Overloaded before anything is sent.
+    def stop(self) -> None:
+        """End every answer that is still being written, and every wait for room: their callers are told so."""
+        self._stopped = True
+        for waits in self._running:
+            waits.end()
 
-        However it ends, what the backend still works on is cancelled, and admitted until the backend has ended it.
+    async def answer(self, ask: Ask, context: RequestContext) -> AsyncGenerator[Step, None]:
+        """All choices, as they come, once there is room for them.
+
+        Raises Overloaded or DeadlineExceeded before anything is sent. However it ends, what the backend still works on
+        is cancelled, and admitted until the backend has ended it.
         """
-        ask.chat.budget.take(ask.held_tokens)
-        context.record.input_tokens = ask.prompt_tokens
-        run = _Run()
+        account = Account(ask, context, self._metrics)
+        waits = Waits(context.deadline, partial(self._out_of_time, account))
+        self._running.add(waits)
         try:
-            async with aclosing(merged(self._calls(ask, run, context))) as steps:
+            held = await self._admitted(account, waits)
+            async with aclosing(self._steps(account, held, waits)) as steps:
+                async for step in steps:
+                    yield step
+        except BaseException as end:
+            if account.run.is_complete and isinstance(end, ServingError):
+                return  # the caller has every choice: what went wrong after that is nothing to him
+            account.broken_off(end, self._reason(end, context))
+            raise
+        finally:
+            self._running.discard(waits)
+            waits.close()
+            account.close()
+            if self._tell is not None:
+                self._tell(spans_of(account))
+
+    async def _admitted(self, account: Account, waits: Waits) -> Held:
+        ask, context = account.ask, account.context
+        with context.record.phase("admission"), waits:
+            await ask.chat.queue.admit(ask.held_tokens, len(ask.calls), context.caller)
+        account.admitted()
+        return Held(ask.chat.queue, [call.held_tokens for call in ask.calls], self._cancel_settles_s)
+
+    async def _steps(self, account: Account, held: Held, waits: Waits) -> AsyncGenerator[Step, None]:
+        model, context = account.ask.chat.model, account.context
+        try:
+            async with aclosing(merged(self._calls(account, held))) as steps:
                 while True:
-                    async with context.deadline.enforced():
+                    with waits:
                         step = await anext(steps, None)
                     if step is None:
                         break
-                    if step.finish_reason is not None:
-                        run.finished.add(step.index)
-                        context.record.output_tokens += step.completion_tokens
                     yield step
+            if not account.run.is_complete:
+                raise BackendFailed(f"The server behind {model.name} ended an answer without saying why.")
         except BackendUnavailable as fault:
-            self._readiness.doubt(ask.chat.model, fault)
+            if not self._stopped:
+                self._readiness.doubt(model, fault)
             raise
         except DeadlineExceeded:
-            if not run.texts:
-                self._readiness.unanswered(ask.chat.model, _served_by(ask.chat.model), context.budget_s)
-            self._count_waste(ask, run, context)
-            raise
-        except (GeneratorExit, asyncio.CancelledError):  # the caller left, or stopped reading until the deadline
-            self._count_waste(ask, run, context)
+            if not account.run.has_begun:
+                self._readiness.unanswered(model, _served_by(model), context.budget_s)
             raise
         finally:
-            context.record.output_tokens += self._unfinished_tokens(ask, run)
-            self._give_back(ask, everything_ended=run.ended_calls == len(ask.calls))
+            held.left_all()
 
-    def _calls(self, ask: Ask, run: _Run, context: RequestContext) -> list[AsyncGenerator[Step, None]]:
+    def _calls(self, account: Account, held: Held) -> list[AsyncGenerator[Step, None]]:
         started, first = [], 0
-        for call in ask.calls:
-            started.append(self._call(ask, call, first, run, context))
+        for index, call in enumerate(account.ask.calls):
+            started.append(self._call(account, held, index, first))
             first += call.choices
         return started
 
-    async def _call(
-        self, ask: Ask, call: Call, first: int, run: _Run, context: RequestContext
-    ) -> AsyncGenerator[Step, None]:
+    async def _call(self, account: Account, held: Held, index: int, first: int) -> AsyncGenerator[Step, None]:
         """The steps of the choices from `first` on, which one call to the backend makes."""
-        model = ask.chat.model
+        call, run = account.ask.calls[index], account.run
         # An upstream matches stop strings itself; a leaf may let half of one out while it streams.
         scanner = StopScanner(call.work.sampling.stop if isinstance(call.work, Generation) else ())
-        pieces = ask.chat.backend.generate(call.work, context.deadline.remaining_s())
+        run.sent(index)
+        try:
+            async with aclosing(self._pieces(account, call)) as pieces:
+                async for piece in pieces:
+                    if piece.usage is not None:
+                        run.usages[index] = piece.usage
+                        held.counted(index, piece.usage.prompt_tokens + piece.usage.completion_tokens)
+                    step = _step(run, first + piece.choice, piece, scanner)
+                    if step is not None:
+                        yield step
+                    if scanner.matched is not None:
+                        if piece.finish_reason is not None:
+                            held.ended(index)
+                        return
+            held.ended(index)
+        finally:
+            held.left(index)
+
+    async def _pieces(self, account: Account, call: Call) -> AsyncGenerator[Piece, None]:
+        """What the backend says, each piece of a choice that was asked for."""
+        model = account.ask.chat.model
+        pieces = account.ask.chat.backend.generate(call.work, account.context.deadline.remaining_s())
         if call.reader is not None:
-            pieces = call.reader(pieces)
+            pieces = call.reader(pieces, call.choices)
         async with aclosing(pieces):
             async for piece in pieces:
                 self._readiness.answered(_served_by(model))
-                if piece.text and not run.texts:
-                    self._first_token(model, context)
-                _note_timings(piece.timings, context)
-                step = self._step(ask, first + piece.choice, piece, scanner, run)
-                if step is not None:
-                    yield step
-                if scanner.matched is not None:
-                    run.ended_calls += piece.finish_reason is not None
-                    return
-                if piece.usage is not None:
-                    _note_usage(piece.usage, context)
-        run.ended_calls += 1
+                if not 0 <= piece.choice < call.choices:
+                    raise BackendFailed(f"The server behind {model.name} answered with a choice nobody asked for.")
+                if says_something(piece):
+                    account.first_token()
+                yield piece
 
-    def _step(self, ask: Ask, index: int, piece: Piece, scanner: StopScanner, run: _Run) -> Step | None:
-        """What the caller gets of a piece; None where it says nothing new."""
-        text = scanner.feed(piece.text)
-        if piece.finish_reason is not None and scanner.matched is None:
-            text += scanner.flush()
-        run.texts[index] = run.texts.get(index, "") + text
-        reason = "stop" if scanner.matched is not None else piece.finish_reason
-        written = 0 if reason is None else self._written(ask, run.texts[index], reason)
-        step = Step(index, text, reason, written, piece.tool_calls, piece.logprobs, piece.reasoning, piece.refusal)
-        return None if step == Step(index) else step
+    def _out_of_time(self, account: Account) -> ServingError:
+        """What ends a wait: the router's stop, or the request's deadline."""
+        if self._stopped:
+            return BackendUnavailable(
+                "The router is stopping and ended this answer before it was complete. Send the request again.",
+                code="router_stopping",
+            )
+        return account.context.deadline.exceeded() if account.is_admitted else account.ask.chat.queue.out_of_time()
 
-    def _written(self, ask: Ask, text: str, reason: str) -> int:
-        """Tokens of a finished answer: the whole grant where that ended it, else the text's own."""
-        if reason == "length":
-            return ask.granted_tokens
-        return min(tokens_of(ask.chat, text), ask.granted_tokens)
+    def _reason(self, end: BaseException, context: RequestContext) -> WasteReason:
+        """What an answer that did not get to its end was broken off by."""
+        if self._stopped:
+            return "shutdown"
+        if isinstance(end, DeadlineExceeded):
+            return "deadline"
+        if isinstance(end, GeneratorExit | asyncio.CancelledError):
+            # A caller who stops reading is closed at the deadline, and has not hung up.
+            return "hang_up" if context.deadline.remaining_s() > 0 else "deadline"
+        return "error"
 
-    def _first_token(self, model: Model, context: RequestContext) -> None:
-        spent_s = time.monotonic() - context.started
-        context.record.phases_s.setdefault("first_token", spent_s)
-        self._metrics.first_token(model.name, str(model.version), context.record.slo_class, spent_s)
 
-    def _unfinished_tokens(self, ask: Ask, run: _Run) -> int:
-        """Tokens written of choices whose end the caller did not get."""
-        return sum(tokens_of(ask.chat, text) for index, text in run.texts.items() if index not in run.finished)
-
-    def _count_waste(self, ask: Ask, run: _Run, context: RequestContext) -> None:
-        model, written = ask.chat.model, self._unfinished_tokens(ask, run)
-        self._metrics.wasted(model.name, str(model.version), context.record.slo_class, written)
-
-    def _give_back(self, ask: Ask, *, everything_ended: bool) -> None:
-        if everything_ended:
-            ask.chat.budget.give_back(ask.held_tokens)
-        else:
-            asyncio.get_running_loop().call_later(self._cancel_settles_s, ask.chat.budget.give_back, ask.held_tokens)
+def _step(run: Run, index: int, piece: Piece, scanner: StopScanner) -> Step | None:
+    """What the caller gets of a piece; None where it says nothing new."""
+    if run.choices[index].finish_reason is not None:
+        return None  # only figures may follow the end
+    text = scanner.feed(piece.text)
+    if piece.finish_reason is not None and scanner.matched is None:
+        text += scanner.flush()
+    run.took(index, piece, text)
+    reason = "stop" if scanner.matched is not None else piece.finish_reason
+    if scanner.matched is not None:
+        run.past_stop.append(scanner.beyond)
+    written = 0 if reason is None else run.finish(index, reason)
+    step = Step(index, text, reason, written, piece.tool_calls, piece.logprobs, piece.reasoning, piece.refusal)
+    return None if step == Step(index) else step
 
 
 def _served_by(model: Model) -> str:
     """What hangs when nothing answers. Chat is always interactive: a stream keeps its slot whatever its class."""
     return model.name if model.chat_backend.is_upstream else model.triton_model("interactive")
-
-
-def _note_usage(usage: Usage, context: RequestContext) -> None:
-    context.record.counted(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reasoning_tokens)
-
-
-def _note_timings(timings: Timings | None, context: RequestContext) -> None:
-    """Put the engine's phases beside the router's own; of several choices the longest."""
-    if timings is not None:
-        phases = context.record.phases_s
-        engine = {"queue": timings.queue_s, "prefill": timings.prefill_s, "decode": timings.decode_s}
-        phases.update({name: max(spent, phases.get(name, 0.0)) for name, spent in engine.items()})

@@ -1,7 +1,8 @@
 """A whole chat edge (middleware, routes, service) over a leaf that says what the test tells it to."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,19 +14,22 @@ from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from zooserve.catalogue import Catalogue, Limits, Model
+from zooserve.catalogue import Backend, Catalogue, Limits, Model
 from zooserve.errors import ServingError
 from zooserve_observability.metrics import RouterMetrics
+from zooserve_observability.spans import Span
 from zooserve_router.admission import Budget
 from zooserve_router.chat.generation import Piece, Work
 from zooserve_router.chat.models import ChatModel, chat_probe
 from zooserve_router.chat.service import ChatService
 from zooserve_router.chat.templates import ChatTemplate
 from zooserve_router.chat.tokens import ChatTokenizer, load_tokenizer
-from zooserve_router.endpoints import chat, completions
+from zooserve_router.endpoints import chat, completions, responses
+from zooserve_router.fair_queue import FairQueue
 from zooserve_router.middleware import Edge
 from zooserve_router.readiness import Readiness
 
+MOST_WAITING = 3
 TEMPLATE = (
     "{% for message in messages %}{% if message['content'] == 'please raise' %}"
     "{{ raise_exception('this model does not take requests') }}{% endif %}"
@@ -68,6 +72,9 @@ class ChatEdge:
     budget: Budget
     metrics: RouterMetrics
     app: Any
+    queue: FairQueue
+    service: ChatService
+    spans: list[Span]
 
     async def chat(self, content: str = "Hi", **fields: Any) -> httpx.Response:
         body = {"model": "chat", "messages": [{"role": "user", "content": content}], **fields}
@@ -107,21 +114,53 @@ def chat_model() -> Model:
 
 @pytest.fixture
 async def edge(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterator[ChatEdge]:
+    """The edge over one leaf of TensorRT-LLM's llmapi contract."""
+    async with _running([chat_model], byte_tokenizer) as running:
+        yield running
+
+
+@pytest.fixture
+async def many(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterator[ChatEdge]:
+    """The edge over a model of each kind, all answered by one fake: `chat(model="remote")` picks one.
+
+    `chat` is a bare leaf, `grammar` one with a grammar, `remote` OpenAI itself, `local` llama.cpp's server, `claude`
+    Anthropic.
+    """
+    grammar = Backend(kind="vllm", forward_headers=("X-Tenant",))
+    remote = Backend(url="http://remote/v1", kind="openai", forward_headers=("X-Tenant", "Authorization", "Cookie"))
+    local = Backend(url="http://local/v1", kind="openai", server="llama.cpp", cannot=frozenset({"tool_choice"}))
+    claude = Backend(url="http://claude/v1", kind="anthropic")
+    chats = [chat_model, chat_model.model_copy(update={"name": "grammar", "backend": grammar})]
+    elsewhere = {"runs_on": "upstream", "triton": {}, "tokenizer": None, "chat_template": None}
+    for name, backend in {"remote": remote, "local": local, "claude": claude}.items():
+        chats.append(chat_model.model_copy(update={"name": name, "backend": backend, **elsewhere}))
+    async with _running(chats, byte_tokenizer) as running:
+        yield running
+
+
+@asynccontextmanager
+async def _running(served: Sequence[Model], tokenizer: ChatTokenizer) -> AsyncIterator[ChatEdge]:
     leaf, budget, metrics = FakeLeaf(), Budget("chat", 1000), RouterMetrics(CollectorRegistry())
-    chats = {"chat": ChatModel(chat_model, leaf, budget, ChatTemplate(TEMPLATE), byte_tokenizer)}
-    readiness = Readiness([chat_model], {"chat": chat_probe(chat_model, chats)})
-    app = Starlette(routes=[*chat.routes, *completions.routes])
-    service = ChatService(chats, readiness, metrics, cancel_settles_s=0.0)
-    app.state.services = SimpleNamespace(catalogue=Catalogue((chat_model,)), chat=service)
+    queue, spans = FairQueue(budget, MOST_WAITING), list[Span]()
+    own = (ChatTemplate(TEMPLATE), tokenizer)
+    chats = {
+        model.name: ChatModel(model, leaf, queue, *(own if model.runs_on == "leaf" else (None, None)))
+        for model in served
+    }
+    readiness = Readiness(served, {model.name: chat_probe(model, chats) for model in served})
+    app = Starlette(routes=[*chat.routes, *completions.routes, *responses.routes])
+    service = ChatService(chats, readiness, metrics, cancel_settles_s=0.0, tell=spans.extend)
+    app.state.services = SimpleNamespace(catalogue=Catalogue(tuple(served)), chat=service)
     app.add_middleware(Edge, metrics=metrics, max_body_bytes=8 * 2**20, max_deadline_s=60)
     watch = asyncio.create_task(readiness.watch())
     await leaf.said.wait()  # the probe's one token
-    await asyncio.sleep(0)
-    assert readiness.is_ready("chat")
+    for _ in range(100):  # the other models' probes; nothing in them waits
+        await asyncio.sleep(0)
+    assert all(readiness.is_ready(model.name) for model in served)
     leaf.asked.clear()
     leaf.said.clear()
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://router") as http:
-        yield ChatEdge(http, leaf, budget, metrics, app)
+        yield ChatEdge(http, leaf, budget, metrics, app, queue, service, spans)
     watch.cancel()
     await asyncio.gather(watch, return_exceptions=True)
 
