@@ -34,7 +34,7 @@ class OpenAIUpstream:
             path, body, choices, headers = "/chat/completions", chat_body(work, upstream.model), work.n, work.headers
         else:
             path, body, choices, headers = "/completions", completion_body(work, upstream.model), 1, {}
-        reader = ChunkReader(upstream.model.name, choices)
+        reader = ChunkReader(upstream.model.name, choices, work.sampling.logprobs or 0)
         async with aclosing(upstream.events(path, body, _is_done, timeout_s, headers)) as events:
             async for event in events:
                 if not _is_done(event):

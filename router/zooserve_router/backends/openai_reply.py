@@ -35,13 +35,18 @@ _FAILURES = ("abort", "cancelled", "error", "insufficient_system_resource", "tim
 
 
 class ChunkReader:
-    """Reads the chunks of one answer in order, of /chat/completions and /completions alike."""
+    """Reads the chunks of one answer in order, of /chat/completions and /completions alike.
 
-    def __init__(self, model: str, choices: int) -> None:
+    `alternatives` is how many were asked for beside each token: some servers send more.
+    """
+
+    def __init__(self, model: str, choices: int, alternatives: int) -> None:
         self._model = model
+        self._alternatives = alternatives
         self._unfinished = set(range(choices))
         self._begun_calls: set[tuple[int, int]] = set()
         self._usage: Usage | None = None
+        self._timings: Timings | None = None
         self._sent = time.monotonic()
         self._first_piece_s: float | None = None
 
@@ -50,18 +55,22 @@ class ChunkReader:
         try:
             self._usage = _usage(chunk.get("usage")) or self._usage
             read = [piece for choice in chunk.get("choices") or () for piece in self._read(choice)]
-            timings = self._timings(chunk.get("timings"))
+            self._timings = self._timed(chunk.get("timings")) or self._timings
         except (AttributeError, KeyError, TypeError, ValueError) as exc:
             raise BackendFailed(f"The upstream of {self._model} sent a chunk that cannot be read.") from exc
         if read and self._first_piece_s is None:
             self._first_piece_s = time.monotonic() - self._sent
-        return [*read, Piece(timings=timings)] if timings is not None else read
+        return read
 
     def end(self) -> list[Piece]:
-        """What the stream's end completes: the usage. Raises BackendFailed if a choice has no end of its own."""
+        """What the stream's end completes: usage and timings, where they are told.
+
+        Raises BackendFailed if a choice has no end of its own.
+        """
         if self._unfinished:
             raise BackendFailed(f"The upstream of {self._model} ended an answer without saying why.")
-        return [] if self._usage is None else [Piece(usage=self._usage)]
+        last = Piece(usage=self._usage, timings=self._timings)
+        return [] if last == Piece() else [last]
 
     def _read(self, choice: Mapping[str, Any]) -> Iterator[Piece]:
         index = int(choice.get("index", 0))
@@ -72,7 +81,7 @@ class ChunkReader:
             finish_reason=reason,
             choice=index,
             tool_calls=tuple(self._calls(index, delta.get("tool_calls") or ())),
-            logprobs=tuple(_logprobs(choice.get("logprobs") or {})),
+            logprobs=tuple(_logprobs(choice.get("logprobs") or {}, self._alternatives)),
             reasoning=_text(delta.get("reasoning_content") or delta.get("reasoning")),
             refusal=delta.get("refusal") or "",
         )
@@ -105,7 +114,7 @@ class ChunkReader:
                 name=function.get("name") if begins else None,
             )
 
-    def _timings(self, told: Mapping[str, float] | None) -> Timings | None:
+    def _timed(self, told: Mapping[str, float] | None) -> Timings | None:
         """llama.cpp's; what passed before its first piece besides its own work was waiting."""
         if told is None:
             return None
@@ -124,16 +133,16 @@ def _arguments(given: Any) -> str:
     return given if isinstance(given, str) else "" if given is None else json.dumps(given)
 
 
-def _logprobs(told: Mapping[str, Any]) -> Iterator[TokenLogprob]:
+def _logprobs(told: Mapping[str, Any], alternatives: int) -> Iterator[TokenLogprob]:
     for token in told.get("content") or ():
-        top = tuple((each["token"], float(each["logprob"])) for each in token.get("top_logprobs") or ())
-        yield TokenLogprob(token["token"], float(token["logprob"]), top)
+        top = [(each["token"], float(each["logprob"])) for each in token.get("top_logprobs") or ()]
+        yield TokenLogprob(token["token"], float(token["logprob"]), tuple(top[:alternatives]))
     # The older form, of raw completions.
     tokens, values = told.get("tokens") or (), told.get("token_logprobs") or ()
     tops = told.get("top_logprobs") or [None] * len(tokens)
-    for text, value, alternatives in zip(tokens, values, tops, strict=True):
+    for text, value, top_values in zip(tokens, values, tops, strict=True):
         if value is not None:
-            yield TokenLogprob(text, float(value), tuple((alternatives or {}).items()))
+            yield TokenLogprob(text, float(value), tuple((top_values or {}).items())[:alternatives])
 
 
 def _usage(told: Mapping[str, Any] | None) -> Usage | None:

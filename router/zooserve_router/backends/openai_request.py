@@ -48,7 +48,6 @@ def completion_body(work: Generation, model: Model) -> dict[str, Any]:
 
 def _common(sampling: Sampling, model: Model, dialect: Dialect) -> dict[str, Any]:
     features, biased = model.chat_backend.features, sampling.logit_bias
-    penalties = {"frequency_penalty": sampling.frequency_penalty, "presence_penalty": sampling.presence_penalty}
     return {
         **dialect.extras,
         "model": model.chat_backend.model or model.name,
@@ -56,11 +55,19 @@ def _common(sampling: Sampling, model: Model, dialect: Dialect) -> dict[str, Any
         "stream_options": {"include_usage": True},
         **({"temperature": sampling.temperature} if dialect.states_defaults or sampling.temperature != 1.0 else {}),
         **({"top_p": sampling.top_p} if dialect.states_defaults or sampling.top_p != 1.0 else {}),
-        **{name: value for name, value in penalties.items() if value},
+        **_penalties(sampling, model, dialect),
         **({"seed": sampling.seed % dialect.seeds} if "seed" in features else {}),
         **({"stop": list(sampling.stop)} if sampling.stop else {}),
         **({"logit_bias": {str(token): bias for token, bias in biased.items()}} if biased else {}),
     }
+
+
+def _penalties(sampling: Sampling, model: Model, dialect: Dialect) -> dict[str, Any]:
+    named = {"frequency_penalty": sampling.frequency_penalty, "presence_penalty": sampling.presence_penalty}
+    asked: dict[str, Any] = {name: value for name, value in named.items() if value}
+    if asked and dialect.penalty_window is not None:
+        asked[dialect.penalty_window] = model.limits.max_tokens
+    return asked
 
 
 def _chat_logprobs(sampling: Sampling) -> dict[str, Any]:

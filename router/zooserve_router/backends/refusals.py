@@ -26,11 +26,12 @@ __all__ = ["Fault", "fault_in", "refusal", "retry_after_s"]
 
 _LONGEST_MESSAGE = 500
 _LONGEST_RETRY_S = 3600.0
-_TOO_LONG_CODES = ("context_length_exceeded", "exceed_context_size_error", "request_too_large")
+_TOO_LONG_CODES = {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}
 # vLLM, SGLang, TensorRT-LLM and Anthropic tell it in the message alone.
 _TOO_LONG = re.compile(
     r"context (?:length|size|window|limit)|prompt is too long|prompt length|max_seq_len|longer than the model", re.I
 )
+_GRAMMAR = re.compile(r"json schema|grammar", re.I)
 _NO_MONEY = ("insufficient_quota", "billing_error", "billing_not_active")
 _STATUS_OF_TYPE: Mapping[str, int] = {
     "api_error": 500,
@@ -117,10 +118,12 @@ def refusal(status: int, fault: Fault, model: str, upstream_model: str, retry_s:
 
 def _callers_fault(status: int, fault: Fault, model: str) -> ServingError:
     message = fault.message or f"The upstream of {model} refuses this request ({status}), and does not say why."
-    if status == 413 or _TOO_LONG_CODES.count(fault.code or fault.type) or _TOO_LONG.search(fault.message):
+    if status == 413 or {fault.code, fault.type} & _TOO_LONG_CODES or _TOO_LONG.search(fault.message):
         return InputTooLong(message, param="messages")
     kind = Unsupported if fault.code == "unsupported_parameter" else BadInput
-    return kind(message, param=fault.param, code=fault.code)
+    # llama.cpp names no field.
+    param = fault.param or ("response_format" if _GRAMMAR.search(fault.message) else None)
+    return kind(message, param=param, code=fault.code)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float:

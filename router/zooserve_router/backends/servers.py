@@ -22,6 +22,8 @@ class Dialect:
     """How many different seeds there are."""
     extras: Mapping[str, Any] = field(default_factory=dict)
     """What every request says besides, so that nothing samples but what the request names."""
+    penalty_window: str | None = None
+    """The field that says over how many tokens penalties reach, where they do not reach over the whole text."""
 
 
 DIALECTS: Mapping[OpenAIServer, Dialect] = MappingProxyType(
@@ -30,7 +32,8 @@ DIALECTS: Mapping[OpenAIServer, Dialect] = MappingProxyType(
         # of seeds the largest means "choose one".
         "llama.cpp": Dialect(
             seeds=2**32 - 1,
-            extras={"top_k": 0, "min_p": 0.0, "repeat_last_n": 2**31 - 1, "cache_prompt": True},
+            extras={"top_k": 0, "min_p": 0.0},
+            penalty_window="repeat_last_n",
         ),
         # Reasoning models refuse sampling parameters, at their defaults too.
         "openai": Dialect(states_defaults=False),
