@@ -4,6 +4,7 @@ Only the inputs named here are ever sent, and request ids are ours: the contract
 without an owner check, and `lora_path` is a path on the server. Ending the iteration cancels the gRPC call at once.
 """
 
+import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 from zooserve.errors import BackendFailed, Unsupported
 from zooserve.leaf.contract import INPUTS, parse_number
 from zooserve_router.backends.triton_stream import TritonStream, UnsentText, bytes_of, tensor, translated_errors
-from zooserve_router.chat.generation import Generation, Piece, Timings, Work
+from zooserve_router.chat.generation import EngineReport, Generation, Piece, Timings, Work
 
-__all__ = ["Leaf", "UnsentText", "inputs_of", "timings_of", "translated_errors"]
+__all__ = ["Leaf", "UnsentText", "inputs_of", "report_of", "timings_of", "translated_errors"]
 
 _ENDS = ("stop", "length")
 
@@ -35,10 +36,7 @@ class Leaf:
         """
         if not isinstance(work, Generation):
             raise Unsupported(f"{self._stream.model} takes rendered prompts only.")
-        if work.constraint is not None:
-            raise Unsupported(
-                f"The contract of {self._stream.model} has no constrained output.", param="response_format"
-            )
+        _refuse_what_the_contract_lacks(work, self._stream.model)
         unsent = UnsentText()
         async with aclosing(self._stream.responses(inputs_of(work), timeout_s)) as responses:
             async for result in responses:
@@ -56,7 +54,19 @@ def _piece(result: Any, unsent: UnsentText) -> Piece:
     if is_last and reason not in _ENDS:
         raise BackendFailed(f"The server ended the answer early: {reason}.")
     text = unsent.advance(bytes_of(result, "text_output") or b"", is_last=is_last)
-    return Piece(text, reason, timings_of(result)) if is_last else Piece(text)
+    return Piece(text, reason, timings_of(result), report=report_of(result)) if is_last else Piece(text)
+
+
+def _refuse_what_the_contract_lacks(generation: Generation, model: str) -> None:
+    """The catalogue keeps such requests away; one that comes all the same is not answered as if it had not asked."""
+    lacking = {
+        "response_format": generation.constraint is not None,
+        "logprobs": generation.sampling.logprobs is not None,
+        "logit_bias": bool(generation.sampling.logit_bias),
+    }
+    for param, is_asked in lacking.items():
+        if is_asked:
+            raise Unsupported(f"Unsupported parameter: the contract of {model} has no {param}.", param=param)
 
 
 def inputs_of(generation: Generation) -> list[Any]:
@@ -83,13 +93,40 @@ def inputs_of(generation: Generation) -> list[Any]:
 
 
 def timings_of(result: Any) -> Timings | None:
-    """The engine's phases, or None when it sent none."""
+    """The engine's phases; None when it sent none, or moments that cannot have followed each other.
+
+    The embedded leaf says 0 of a token that never came.
+    """
     names = ("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns")
-    times = [parse_number(_text(result, name)) for name in names]
-    if any(time is None for time in times):
+    moments = [moment for name in names if (moment := _number(result, name)) is not None]
+    if len(moments) < len(names) or moments != sorted(moments):
         return None
-    arrival, scheduled, first, last = (time / 1e9 for time in times if time is not None)
+    arrival, scheduled, first, last = (moment / 1e9 for moment in moments)
     return Timings(queue_s=scheduled - arrival, prefill_s=first - scheduled, decode_s=last - first)
+
+
+def report_of(result: Any) -> EngineReport | None:
+    """What the engine says of its KV cache and draft tokens; None when it says nothing of its cache."""
+    reused, missed = _number(result, "kv_cache_reused_block"), _number(result, "kv_cache_missed_block")
+    if reused is None or missed is None:
+        return None
+    drafted = int(_number(result, "total_draft_tokens") or 0)
+    return EngineReport(
+        reused_blocks=int(reused),
+        missed_blocks=int(missed),
+        draft_tokens=drafted,
+        accepted_draft_tokens=min(drafted, int(_number(result, "total_accepted_draft_tokens") or 0)),
+        acceptance_rate=_number(result, "acceptance_rate") if drafted else None,
+    )
+
+
+def _number(result: Any, name: str) -> float | None:
+    """A figure, which the contract writes as text; one that is no number must not cost the answer beside it."""
+    try:
+        number = parse_number(_text(result, name))
+    except ValueError:
+        return None
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _text(result: Any, name: str) -> str:

@@ -16,6 +16,7 @@ from tritonclient.grpc import aio as triton
 from tritonclient.utils import InferenceServerException
 
 from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded, ServingError
+from zooserve.leaf.contract import ERROR_PREFIX
 
 __all__ = ["TritonStream", "UnsentText", "bytes_of", "integer_of", "tensor", "text_of", "translated_errors"]
 
@@ -154,6 +155,8 @@ def _of_message(message: str, model: str) -> ServingError:
         return Overloaded(f"The server behind {model} has a full queue; try again in a second.")
     if "timeout expired" in lowered:
         return DeadlineExceeded("The request's time budget ran out in the leaf's queue.")
-    if any(words in lowered for words in _NOT_READY):
+    # A model that refuses a request by itself is there, whatever it says is not.
+    not_ready = ("shutting down",) if message.startswith(ERROR_PREFIX) else _NOT_READY
+    if any(words in lowered for words in not_ready):
         return BackendUnavailable(f"{model} is not ready on its server: {message}")
     return BackendFailed(f"{model} failed: {message}")
