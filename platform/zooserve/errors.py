@@ -28,6 +28,7 @@
         ├── ExportFailed         a checkpoint cannot be exported as asked
         ├── ScaffoldRefused      a new model cannot be begun under this name, for this backend or in this place
         ├── SpaceMismatch        vectors of one embedding version, to be searched with another's
+        ├── NotALeaf             what answers there does not speak the leaf's contract
         └── ServerFailed         a server did not start, or ended by itself
 
 Where a request failed in a pipeline of models, its error carries the FailedStage.
@@ -53,6 +54,7 @@ __all__ = [
     "MethodNotAllowed",
     "MissingPart",
     "ModelNotFound",
+    "NotALeaf",
     "NotRunning",
     "Overloaded",
     "PortTaken",
@@ -236,6 +238,10 @@ class DownloadFailed(SetupError):
 
 class DiskFull(SetupError):
     """No room left for what was being written."""
+
+
+class NotALeaf(SetupError):
+    """What answers there does not speak the leaf's contract."""
 
 
 class SpaceMismatch(SetupError):
