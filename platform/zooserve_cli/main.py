@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from zooserve.catalogue import CatalogueError
 from zooserve.errors import ZooserveError
-from zooserve_cli import ensembles, new
+from zooserve_cli import ensembles, leaf, new
 from zooserve_cli.demo import demo
 from zooserve_cli.doctor import doctor
 from zooserve_cli.down import down
@@ -33,6 +33,7 @@ app = typer.Typer(
 for command in (up, down, status, doctor, fetch, export, models, logs, demo, route):
     app.command()(command)
 app.add_typer(ensembles.app, name="ensembles")
+app.add_typer(leaf.app, name="leaf")
 app.add_typer(new.app, name="new")
 
 

@@ -13,7 +13,7 @@ from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
 from zooserve_ensembles.checking.locating import Block, Unlocatable, locate
 from zooserve_ensembles.checking.repository import Config, Model, Repository, Source, Variant
 
-__all__ = ["RULES", "did_you_mean", "read_repository"]
+__all__ = ["RULES", "did_you_mean", "read_config", "read_repository"]
 
 NOT_A_REPOSITORY = Rule(
     "not-a-repository", Severity.ERROR, "The folder is missing, empty, a model, or a level too high"
@@ -131,7 +131,7 @@ def _read_model(folder: Path) -> tuple[Model | None, list[Finding]]:
     if not file.exists() and not file.is_symlink():
         empty = model_config_pb2.ModelConfig()
         return Model(folder, empty, Source(folder), versions), findings
-    config, source, found = _read_config(file)
+    config, source, found = read_config(file)
     findings += found
     if config is None:
         return None, findings
@@ -139,7 +139,7 @@ def _read_model(folder: Path) -> tuple[Model | None, list[Finding]]:
         findings.append(_no_version(folder, source))
     variants = []
     for variant in sorted((folder / "configs").glob("*.pbtxt")):
-        read, variant_source, found = _read_config(variant)
+        read, variant_source, found = read_config(variant)
         findings += found
         if read is not None:
             variants.append(Variant(read, variant_source))
@@ -208,7 +208,8 @@ def _target(link: Path) -> str:
     return str(link.readlink())
 
 
-def _read_config(file: Path) -> tuple[Config | None, Source, list[Finding]]:
+def read_config(file: Path) -> tuple[Config | None, Source, list[Finding]]:
+    """One config.pbtxt with its lines; None with a finding where Triton would refuse it."""
     source = Source(file)
     if file.exists() and not file.is_file():
         return None, source, [UNREADABLE.at(Place(file, 1), "it cannot be read: it is no file")]
