@@ -76,6 +76,8 @@ class ChatService:
         account = Account(ask, context, self._metrics)
         waits = Waits(context.deadline, partial(self._out_of_time, account))
         self._running.add(waits)
+        if self._stopped:
+            waits.end()
         try:
             held = await self._admitted(account, waits)
             async with aclosing(self._steps(account, held, waits)) as steps:
@@ -113,7 +115,7 @@ class ChatService:
             if not account.run.is_complete:
                 raise BackendFailed(f"The server behind {model.name} ended an answer without saying why.")
         except BackendUnavailable as fault:
-            if not self._stopped:
+            if not self._stopped and not account.run.is_complete:
                 self._readiness.doubt(model, fault)
             raise
         except DeadlineExceeded:
