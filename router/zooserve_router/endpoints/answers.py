@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import orjson
 from starlette.responses import Response
 
-from zooserve.errors import BackendFailed, ServingError
+from zooserve.errors import ServingError
 from zooserve_router.chat.ask import Ask, Step
 from zooserve_router.chat.generation import TokenLogprob, ToolCallPart
 from zooserve_router.chat.service import ChatService
@@ -72,23 +72,11 @@ async def answered(
     service: ChatService, ask: Ask, context: RequestContext, shape: Shape, *, stream: bool, include_usage: bool
 ) -> Response:
     """The response to this ask. Closing or cancelling it cancels what the backend does for it."""
-    steps = _to_its_end(service.answer(ask, context), ask.choices)
+    steps = service.answer(ask, context)
     if stream:
         return await streamed(_events(steps, ask, context, shape, include_usage=include_usage), context.deadline)
     choices = await _folded(steps, ask.choices)
     return Response(orjson.dumps(shape.whole(choices, _usage(context.record))), media_type="application/json")
-
-
-async def _to_its_end(steps: AsyncGenerator[Step, None], choices: int) -> AsyncGenerator[Step, None]:
-    """The steps. Raises BackendFailed after them where a choice has no end, so that nobody takes half for the whole."""
-    ended: set[int] = set()
-    async with aclosing(steps):
-        async for step in steps:
-            if step.finish_reason is not None:
-                ended.add(step.index)
-            yield step
-    if len(ended) < choices:
-        raise BackendFailed("The model's server broke its answer off without saying why. Ask again.")
 
 
 async def _folded(steps: AsyncGenerator[Step, None], choices: int) -> list[Answered]:

@@ -5,6 +5,7 @@ What a backend lacks is refused by name. It is never dropped, and never merely p
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from zooserve.catalogue import Catalogue, Feature, Model
 from zooserve.errors import Unsupported
@@ -50,8 +51,8 @@ _SHOWS: tuple[tuple[str, Need, Callable[[Conversation], bool]], ...] = (
     ("logprobs", _LOGPROBS, lambda wanted: wanted.sampling.logprobs is not None),
     ("tools", _TOOLS, lambda wanted: bool(wanted.tools)),
     ("tool_choice", _FORCED_TOOLS, lambda wanted: wanted.tool_choice.mode in ("required", "function")),
-    ("response_format", _JSON_OBJECT, lambda wanted: wanted.constraint is not None),
-    ("response_format", _JSON_SCHEMA, lambda wanted: wanted.constraint is not None and bool(wanted.constraint.schema)),
+    ("response_format", _JSON_OBJECT, lambda wanted: _form(wanted) == "object"),
+    ("response_format", _JSON_SCHEMA, lambda wanted: _form(wanted) == "schema"),
 )
 """The parameters of /v1/chat/completions, what they need, and when a request has them."""
 
@@ -69,6 +70,12 @@ def needs_of(wanted: Conversation) -> Iterator[tuple[str, Need]]:
             yield f"messages[{index}].tool_calls", _TOOLS
         for place in _images_of(message):
             yield f"messages[{index}].content[{place}]", _IMAGES
+
+
+def _form(wanted: Conversation) -> Literal["text", "object", "schema"]:
+    if wanted.constraint is None:
+        return "text"
+    return "object" if wanted.constraint.schema is None else "schema"
 
 
 def _images_of(message: Message) -> Iterator[int]:

@@ -69,7 +69,9 @@ def _of_assistant(fields: Fields) -> Message:
         if fields.raw(name) is not None:
             path = fields.path(name)
             raise Unsupported(f"`{path}` is not available here; send text and `tool_calls`.", param=path)
-    fields.raw("annotations")
+    # What an answer carries besides, and the SDK's reading of it; no template here takes thoughts back.
+    for name in ("annotations", "parsed", "reasoning_content"):
+        fields.raw(name)
     refusal = fields.text("refusal")
     calls = _tool_calls(fields)
     if fields.raw("content") is None and refusal is not None:
@@ -116,6 +118,8 @@ def _tool_call(call: Fields) -> dict[str, Any]:
     function = Fields.of(call.required("function"), call.path("function"))
     name = function_name(function.required("name"), function.path("name"))
     arguments = _arguments(function)
+    function.raw("parsed_arguments")  # the SDK's reading of them, which comes along when a parsed answer is sent back
+    call.raw("index")  # its place in the stream that it was put together from
     function.refuse_unknown()
     call.refuse_unknown()
     return {"id": called, "type": "function", "function": {"name": name, "arguments": arguments}}

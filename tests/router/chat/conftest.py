@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +40,10 @@ TEMPLATE = (
 
 @dataclass
 class FakeLeaf:
-    """Says `script` to every request; with `hold` set it waits for it before each piece after the first."""
+    """Says `script` to every request; with `hold` set it waits for it before each piece after the first.
+
+    Asked for several choices at once, as an upstream may be, it says each piece of every one.
+    """
 
     script: list[Piece | ServingError] = field(default_factory=lambda: [Piece("Hello"), Piece("", "stop")])
     hold: asyncio.Event | None = None
@@ -59,6 +62,8 @@ class FakeLeaf:
                     raise item
                 self.said.set()
                 yield item
+                for choice in range(1, getattr(work, "n", 1)):
+                    yield replace(item, choice=choice)
         finally:
             self.open -= 1
 
