@@ -47,6 +47,7 @@ layers: $(VENV)/.dev
 generated: $(VENV)/.dev
 	@$(BIN)/zooserve ensembles render --check
 	@$(BIN)/zooserve ensembles check
+	@$(BIN)/zooserve leaf check model_repository
 
 format: $(VENV)/.dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .

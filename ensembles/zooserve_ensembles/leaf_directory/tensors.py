@@ -6,7 +6,7 @@ from typing import Literal
 from tritonclient.grpc import model_config_pb2
 
 from zooserve.leaf.contract import INPUTS, OUTPUTS, Tensor
-from zooserve.leaf.release import Release
+from zooserve.leaf.release import Release, known_releases, load_release
 from zooserve_ensembles.checking.findings import Finding, Rule, Severity
 from zooserve_ensembles.checking.reading import did_you_mean
 from zooserve_ensembles.leaf_directory.reading import LeafDirectory
@@ -27,9 +27,16 @@ Side = Literal["input", "output"]
 
 def tensor_findings(leaf: LeafDirectory, release: Release | None) -> Iterator[Finding]:
     """config.pbtxt against the contract, as far as the wrapper's release goes."""
-    inputs = release.inputs if release is not None and not leaf.is_embedded else INPUTS
+    inputs = INPUTS if leaf.is_embedded else (release or _nearest(leaf)).inputs
     yield from _side(leaf, "input", inputs, INPUTS, release)
     yield from _side(leaf, "output", OUTPUTS, OUTPUTS, release)
+
+
+def _nearest(leaf: LeafDirectory) -> Release:
+    """Where nobody says which release it is: the newest of those whose inputs differ least."""
+    declared = {tensor.name for tensor in leaf.config.input}
+    releases = [load_release(name) for name in reversed(known_releases())]
+    return min(releases, key=lambda release: len(declared ^ set(release.inputs)))
 
 
 def _side(
