@@ -126,19 +126,22 @@ class Leaf:
 
 
 @pytest.fixture(scope="session")
-def start_leaf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Leaf]]:
-    """Starts a server over the committed model with few slots; all of them stop with the session."""
+def start_leaf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Leaf]]:
+    """Starts a server over the committed model with few slots; all of them stop with the session.
+
+    Another config.pbtxt may stand in for the model's own.
+    """
     folder = tmp_path_factory.mktemp("leaf")
     assert (MODEL / "1" / "model.gguf").is_file(), "no weights: run `zooserve fetch` first"
-    version = folder / "repository" / MODEL_NAME / "1"
-    version.mkdir(parents=True)
-    shutil.copy(MODEL / "config.pbtxt", version.parent)
-    shutil.copy(MODEL / "1" / "model.py", version)
     knobs = {"model": MODEL / "1" / "model.gguf", "slots": SLOTS, "context_per_slot": 1024, "max_waiting": MAX_WAITING}
-    (version / "model.yaml").write_text("".join(f"{name}: {value}\n" for name, value in knobs.items()))
     with ExitStack() as stack:
 
-        def start(name: str) -> Leaf:
+        def start(name: str, config: Path = MODEL / "config.pbtxt") -> Leaf:
+            version = folder / name / MODEL_NAME / "1"
+            version.mkdir(parents=True)
+            shutil.copy(config, version.parent / "config.pbtxt")
+            shutil.copy(MODEL / "1" / "model.py", version)
+            (version / "model.yaml").write_text("".join(f"{name}: {value}\n" for name, value in knobs.items()))
             installation = find_installation(folder / "cache", ROOT / "platform" / "triton-backends")
             addresses = Addresses("127.0.0.1", *reserved_ports(3))
             server = TritonServer(name, installation, version.parents[1], addresses, folder / f"{name}.log")
