@@ -23,17 +23,17 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 from chat_judging import percentile_by_rank
+from chat_prompts import chat_models, greedy_generation
 from chat_streams import EventClient, Heard, LeafClient, StreamClient, closed_loop, distinct_questions
 
-from zooserve.catalogue import load_catalogue
 from zooserve.processes.state import PlatformState, StateFolder
 from zooserve.settings import Settings
-from zooserve_router.chat.asking import ask_of_conversation
-from zooserve_router.chat.generation import Conversation, Generation, Sampling
-from zooserve_router.chat.models import ChatBackend, ChatModel, load_chat_models
+from zooserve_router.chat.models import ChatModel
+from zooserve_router.chat.tokens import ChatTokenizer
 
 MOST_FIRST = 1.05
 LEAST_RATE = 0.97
@@ -146,28 +146,16 @@ def _interval(direct: Sequence[Heard], router: Sequence[Heard], chance: random.R
 def leaf_pair(state: PlatformState, chat: ChatModel) -> Pair:
     """The platform's leaf, both ways. The leaf counts no tokens, so both texts are counted here."""
     assert chat.tokenizer is not None
-
-    async def asked(question: str, max_tokens: int) -> Generation:
-        messages = [
-            {"role": "system", "content": "You are a helpful assistant."},
-            {"role": "user", "content": question},
-        ]
-        greedy = Conversation(messages, Sampling(temperature=0.0, seed=1))
-        return cast("Generation", (await ask_of_conversation(chat, greedy, max_tokens)).work)
-
-    tokenizer = chat.tokenizer
     return Pair(
         "leaf",
-        LeafClient(state.leaf_grpc, chat.model.triton_model("interactive"), asked),
+        LeafClient(state.leaf_grpc, chat.model.triton_model("interactive"), partial(greedy_generation, chat)),
         EventClient(state.router, chat.model.name),
-        lambda heard: tokenizer.count(heard.text),
+        partial(_counted, chat.tokenizer),
     )
 
 
-def chat_models(settings: Settings) -> dict[str, ChatModel]:
-    """The enabled chat models, for their templates and tokenizers alone."""
-    catalogue = load_catalogue(settings.catalogue).enabling(settings.models)
-    return dict(load_chat_models(catalogue, settings.repository, 1, lambda model: cast("ChatBackend", None)))
+def _counted(tokenizer: ChatTokenizer, heard: Heard) -> int:
+    return tokenizer.count(heard.text)
 
 
 async def measured(state: PlatformState, given: argparse.Namespace) -> list[Row]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import grpc
 import numpy as np
+from chat_prompts import SYSTEM_PROMPT
 from tritonclient.grpc import aio as triton
 
 from zooserve_router.backends.leaf import inputs_of
@@ -101,7 +102,7 @@ class EventClient:
         body = {
             "model": self._model,
             "messages": [
-                {"role": "system", "content": "You are a helpful assistant."},
+                {"role": "system", "content": SYSTEM_PROMPT},
                 {"role": "user", "content": question},
             ],
             "max_tokens": max_tokens,
