@@ -54,7 +54,8 @@ class ResponseBody:
     def whole(self, record: Record) -> dict[str, Any]:
         """What `closing` ends with, for those who do not read events."""
         *_, last = self.closing(record)
-        return last["response"]
+        body: dict[str, Any] = last["response"]
+        return body
 
     def failing(self, error: ServingError) -> Iterator[Event]:
         """That it failed: first the event at which OpenAI's clients raise, then the response as far as it got."""

@@ -13,48 +13,20 @@ from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BadInput, Unsupported
 from zooserve_router.chat.ask import Ask
 from zooserve_router.chat.asking import ask_of_conversation
-from zooserve_router.chat.generation import Conversation, Sampling
+from zooserve_router.chat.generation import Conversation, Sampling, Tool
 from zooserve_router.chat.service import ChatService
 from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.asked import parallel_calls_asked
 from zooserve_router.endpoints.extras import bookkeeping_asked, forwarded_headers, passed_on
 from zooserve_router.endpoints.features import needs_of, refuse_lacking
 from zooserve_router.endpoints.response_input import input_in
+from zooserve_router.endpoints.response_refusals import refuse_foreign, refuse_stored
 from zooserve_router.endpoints.response_text import TextForm
 from zooserve_router.endpoints.response_tools import chosen_tool, offered_tools, told_tool
 from zooserve_router.endpoints.sampling import sampling_asked
-from zooserve_router.payload import Fields, kind_of, shown, unknown_field
+from zooserve_router.payload import Fields, kind_of, shown
 
 __all__ = ["ResponseRequest"]
-
-_MOVED = {
-    "function_call": "tool_choice",
-    "functions": "tools",
-    "max_completion_tokens": "max_output_tokens",
-    "max_tokens": "max_output_tokens",
-    "messages": "input",
-    "reasoning_effort": "reasoning.effort",
-    "response_format": "text.format",
-    "verbosity": "text.verbosity",
-}
-"""Parameters of /v1/chat/completions that have another name here."""
-
-_OF_CHAT = ("frequency_penalty", "logit_bias", "logprobs", "n", "prediction", "presence_penalty", "seed", "stop")
-"""Parameters of /v1/chat/completions that this API does not have."""
-
-_ABSENT: Mapping[str, str] = {
-    "access_programs": "it is OpenAI's own",
-    "background": "nothing is stored here, so no answer can be fetched later",
-    "background_options": "nothing is stored here, so no answer can be fetched later",
-    "context_management": "the input is answered as it stands",
-    "conversation": "nothing is stored here; send the earlier items in `input`",
-    "image": "only text is read here",
-    "moderation": "ask a classifier at /v1/classify",
-    "previous_response_id": "nothing is stored here; send the earlier items in `input`",
-    "prompt": "nothing is stored here; send its text in `instructions` and `input`",
-    "prompt_cache_options": "the prompt cache cannot be steered here",
-}
-"""Parameters that would change the answer and cannot, and what to do instead."""
 
 _LOGPROBS = "message.output_text.logprobs"
 _OF_HOSTED_TOOLS = (
@@ -68,6 +40,14 @@ _OF_HOSTED_TOOLS = (
 """What `include` may name of items that never come to be here."""
 _MAX_TOP_LOGPROBS = 20
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+
+_NEVER: Mapping[str, Any] = {
+    "background": False,
+    "previous_response_id": None,
+    "store": False,
+    "truncation": "disabled",
+}
+"""What every response says of what is not to be had here."""
 
 _PARAMS_OF_CHAT = {"logprobs": "include", "messages": "input", "response_format": "text.format"}
 _MESSAGE = re.compile(r"messages\[(?P<index>\d+)\](?P<rest>.*)")
@@ -89,16 +69,16 @@ class ResponseRequest:
     @classmethod
     def parse(cls, fields: Fields, catalogue: Catalogue, headers: Mapping[str, str]) -> "ResponseRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
-        _refuse_foreign(fields)
+        refuse_foreign(fields)
+        refuse_stored(fields)
         model = find_model(catalogue, fields.required_text("model"), "chat")
-        instructions, value = fields.text("instructions"), fields.required("input")
-        read = input_in(value, instructions)
-        sampling, text, tools = _sampling(fields), TextForm.asked(fields), offered_tools(fields)
+        read = input_in(fields.required("input"), fields.text("instructions"))
+        text, tools, effort = TextForm.asked(fields), offered_tools(fields), _effort(fields)
         callable_tools, choice = chosen_tool(fields, tools)
-        labels, effort = bookkeeping_asked(fields), _effort(fields)
+        labels = bookkeeping_asked(fields)
         conversation = Conversation(
             read.messages,
-            sampling,
+            _sampling(fields),
             constraint=text.constraint,
             tools=callable_tools,
             tool_choice=choice,
@@ -106,29 +86,25 @@ class ResponseRequest:
             passed_on=_passed_on(model, labels, effort, text.verbosity),
             headers=forwarded_headers(headers, model.chat_backend),
         )
-        _refuse_stored(fields)
-        max_output_tokens, stream = fields.integer("max_output_tokens", low=1), _streamed(fields)
-        asked = {
-            "background": False,
-            "instructions": instructions,
-            "max_output_tokens": max_output_tokens,
-            "max_tool_calls": fields.integer("max_tool_calls", low=1),
-            "model": model.name,
-            "parallel_tool_calls": conversation.parallel_tool_calls,
-            "previous_response_id": None,
-            "reasoning": {"effort": effort, "summary": None},
-            "store": False,
-            "temperature": fields.number("temperature", low=0, high=2, default=1.0),
-            "text": text.told(),
-            "tool_choice": fields.raw("tool_choice") or "auto",
-            "tools": [told_tool(tool) for tool in tools],
-            "top_logprobs": sampling.logprobs or 0,
-            "top_p": sampling.top_p,
-            "truncation": "disabled",
-            **_told_labels(labels),
-        }
+        parsed = cls(
+            model=model,
+            conversation=conversation,
+            origins=read.origins,
+            max_output_tokens=fields.integer("max_output_tokens", low=1),
+            stream=_streamed(fields),
+            asked={
+                **_told_of_calls(fields, conversation, tools),
+                **_told_of_labels(labels, model),
+                **_told_of_length(fields),
+                **_told_of_sampling(fields, conversation.sampling),
+                "model": model.name,
+                "reasoning": {"effort": effort, "summary": None},
+                "text": text.told(),
+                **_NEVER,
+            },
+        )
         fields.refuse_unknown()
-        return cls(model, conversation, read.origins, max_output_tokens, stream, asked)
+        return parsed
 
     async def ask(self, service: ChatService, catalogue: Catalogue) -> Ask:
         """The request in tokens. Raises Unsupported for what the model's backend lacks."""
@@ -156,29 +132,6 @@ class ResponseRequest:
         origin = self.origins[int(found["index"])]
         has_content = origin.startswith("input[") and found["rest"].startswith(".content")
         return origin + found["rest"] if has_content else origin
-
-
-def _refuse_foreign(fields: Fields) -> None:
-    """What belongs to another API comes first: there is more to say of it than that it is unknown."""
-    for name, place in _MOVED.items():
-        if fields.raw(name) is not None:
-            raise Unsupported(f"Unsupported parameter: '{name}'. In /v1/responses it is '{place}'.", param=name)
-    for name in _OF_CHAT:
-        if fields.raw(name) is not None:
-            raise unknown_field(name, "It is a parameter of /v1/chat/completions, and not of /v1/responses.")
-    for name, reason in _ABSENT.items():
-        if fields.raw(name) not in (None, False):
-            raise Unsupported(f"Unsupported parameter: '{name}' is not available: {reason}.", param=name)
-
-
-def _refuse_stored(fields: Fields) -> None:
-    """`store` is OpenAI's default, so it is taken, and answered as it is: false."""
-    fields.boolean("store", default=False)
-    if fields.choice("truncation", ("auto", "disabled"), default="disabled") == "auto":
-        raise Unsupported(
-            "`truncation` 'auto' is not available: nothing is left out of an input here. Send fewer items.",
-            param="truncation",
-        )
 
 
 def _sampling(fields: Fields) -> Sampling:
@@ -227,14 +180,35 @@ def _passed_on(model: Model, labels: Mapping[str, Any], effort: str | None, verb
     return passed_on(model, extras, {"reasoning_effort": "reasoning.effort", "verbosity": "text.verbosity"})
 
 
-def _told_labels(labels: Mapping[str, Any]) -> dict[str, Any]:
-    """The bookkeeping of a request, as the response repeats it. Every request is served alike."""
+def _told_of_calls(fields: Fields, wanted: Conversation, tools: tuple[Tool, ...]) -> dict[str, Any]:
+    """All tools that were offered, also where not all may be called."""
+    return {
+        "max_tool_calls": fields.integer("max_tool_calls", low=1),
+        "parallel_tool_calls": wanted.parallel_tool_calls,
+        "tool_choice": fields.raw("tool_choice") or "auto",
+        "tools": [told_tool(tool) for tool in tools],
+    }
+
+
+def _told_of_labels(labels: Mapping[str, Any], model: Model) -> dict[str, Any]:
+    """Here every request is served alike; an upstream does as it is asked, and does not say."""
     names = ("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "user")
+    tier = labels.get("service_tier", "auto") if model.chat_backend.is_upstream else "default"
     return {
         **{name: labels.get(name) for name in names},
         "metadata": labels.get("metadata", {}),
-        "service_tier": "default",
+        "service_tier": tier,
     }
+
+
+def _told_of_length(fields: Fields) -> dict[str, Any]:
+    return {name: fields.raw(name) for name in ("instructions", "max_output_tokens")}
+
+
+def _told_of_sampling(fields: Fields, sampling: Sampling) -> dict[str, Any]:
+    """The temperature as it was asked: a very low one is greedy, and no other number for that."""
+    temperature = fields.number("temperature", low=0, high=2, default=1.0)
+    return {"temperature": temperature, "top_p": sampling.top_p, "top_logprobs": sampling.logprobs or 0}
 
 
 def _streamed(fields: Fields) -> bool:
