@@ -7,10 +7,11 @@ leaf    Triton's own gRPC stream, with the tensors that the router would send, a
 engine  llama.cpp's own HTTP server, asked as any client asks it, against the same server through the router.
 
 The sides take turns within one run, block by block, the first of a pair of blocks changing: at concurrency 1 a block
-is one question, at 16 two for each client. Every question begins with words of its own and is asked once, so that both
-sides prefill all of it but the system prompt; the sides' questions have the same form and length. Answers are greedy
-and may end early: what is counted are tokens that came. Direct clients get their prompts rendered for nothing.
-The questions are short on purpose: whatever the router adds weighs most beside a short prefill.
+is one question, at 16 two for each client (each engine must have 16 slots: `run.py` starts a platform where it has).
+Every question begins with words of its own and is asked once, so that both sides prefill all of it but the system
+prompt; the sides' questions have the same form and length. Answers are greedy and may end early: what is counted are
+tokens that came. Direct clients of the leaf get their prompts rendered for nothing. The questions are short on purpose:
+whatever the router adds weighs most beside a short prefill.
 """
 
 import argparse
@@ -24,12 +25,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from chat_judging import percentile_by_rank
 from chat_prompts import chat_models, greedy_generation
 from chat_streams import EventClient, Heard, LeafClient, StreamClient, closed_loop, distinct_questions
 
+from zooserve.engine.orders import EngineOrders
 from zooserve.processes.state import PlatformState, StateFolder
 from zooserve.settings import Settings
 from zooserve_router.chat.models import ChatModel
@@ -158,11 +161,33 @@ def _counted(tokenizer: ChatTokenizer, heard: Heard) -> int:
     return tokenizer.count(heard.text)
 
 
-async def measured(state: PlatformState, given: argparse.Namespace) -> list[Row]:
+def engine_pair(state: PlatformState, orders: EngineOrders, model: str) -> Pair:
+    """The platform's own OpenAI server, asked as any client of it asks, and through the router. It counts itself."""
+    key = {"Authorization": f"Bearer {orders.key}"}
+    return Pair(
+        "engine",
+        EventClient(f"{orders.host}:{orders.port}", orders.names[0], key),
+        EventClient(state.router, model),
+        attrgetter("completion_tokens"),
+    )
+
+
+def pairs_of(state: PlatformState, folder: StateFolder) -> list[Pair]:
+    """What this platform has: its leaf, its engine, or both."""
+    pairs = []
+    for chat in chat_models(Settings().resolved()).values():
+        if chat.model.runs_on == "leaf":
+            pairs.append(leaf_pair(state, chat))
+        elif chat.model.runs_on == "engine":
+            orders = EngineOrders.model_validate_json((folder.run / "engine.json").read_text(encoding="utf-8"))
+            pairs.append(engine_pair(state, orders, chat.model.name))
+    return pairs
+
+
+async def measured(state: PlatformState, folder: StateFolder, given: argparse.Namespace) -> list[Row]:
     """Every pair that this platform has, at both concurrencies."""
-    pairs = [leaf_pair(state, chat) for chat in chat_models(Settings().resolved()).values() if chat.tokenizer]
     rows = []
-    for pair in pairs:
+    for pair in pairs_of(state, folder):
         for concurrency, blocks in ((1, given.blocks), (16, given.rounds)):
             rows.append(await compared(pair, concurrency, blocks, given.words, given.max_tokens))
         await pair.direct.close()
@@ -200,16 +225,17 @@ def _verdict(row: Row) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--blocks", type=int, default=60, help="at concurrency 1: questions for each side")
-    parser.add_argument("--rounds", type=int, default=4, help="at concurrency 16: rounds of 32 questions for each side")
+    parser.add_argument("--blocks", type=int, default=40, help="at concurrency 1: questions for each side")
+    parser.add_argument("--rounds", type=int, default=3, help="at concurrency 16: rounds of 32 questions for each side")
     parser.add_argument("--words", type=int, default=40, help="length of a question")
     parser.add_argument("--max-tokens", type=int, default=32)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    state = StateFolder(Settings().resolved().state_dir).read_state()
+    folder = StateFolder(Settings().resolved().state_dir)
+    state = folder.read_state()
     if state is None or not state.is_running:
         sys.exit("No platform runs from the state folder: `zooserve up` first.")
-    rows = asyncio.run(measured(state, given))
+    rows = asyncio.run(measured(state, folder, given))
     found: Any = [{**asdict(row), "p50_ratio": row.p50_ratio, "rate_ratio": row.rate_ratio} for row in rows]
     print(json.dumps(found) if given.json else table(rows))
 

@@ -1,18 +1,20 @@
 """Every benchmark, those that need a platform against one of their own: started, measured, stopped.
 
-python benchmarks/run.py [--short]
+python benchmarks/run.py [--short] [--only NAME,NAME]
 """
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from zooserve.processes.ports import reserved_ports
+from zooserve.settings import Settings
 
 HERE = Path(__file__).parent
 # By benchmark: its options for --short.
@@ -31,17 +33,48 @@ ON_A_PLATFORM: dict[str, list[str]] = {
 }
 
 
+ON_A_CHAT_PLATFORM: dict[str, list[str]] = {
+    "chat_streaming.py": ["--blocks", "6", "--rounds", "1", "--max-tokens", "8"],
+    "chat_slo.py": ["--chats", "48", "--max-tokens", "8", "--first-ms", "60000", "--whole-s", "120"],
+    "chat_greedy.py": ["--questions", "8", "--twice", "4", "--max-tokens", "12"],
+}
+"""These measure engines on all cores: no zoo stands beside them, and each engine has a slot for every client."""
+_CHAT_SLOTS = 16
+
+
 @contextmanager
-def platform() -> Iterator[Mapping[str, str]]:
+def platform(**variables: str) -> Iterator[Mapping[str, str]]:
     """The environment that names a running platform."""
     with tempfile.TemporaryDirectory(prefix="zooserve-bench-") as state:
-        environment = {**os.environ, "ZOOSERVE_STATE_DIR": state, "ZOOSERVE_PORT": str(reserved_ports(1)[0])}
+        own = {"ZOOSERVE_STATE_DIR": state, "ZOOSERVE_PORT": str(reserved_ports(1)[0])}
+        environment = {**os.environ, **own, **variables}
         command = [sys.executable, "-m", "zooserve_cli"]
         subprocess.run([*command, "up", "--detach"], env=environment, check=True, stdout=subprocess.DEVNULL)
         try:
             yield environment
         finally:
             subprocess.run([*command, "down"], env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def chat_platform() -> Iterator[Mapping[str, str]]:
+    """One with the chat models alone: the leaf's, and the engine's with as many slots as the leaf has."""
+    with tempfile.TemporaryDirectory(prefix="zooserve-bench-") as folder:
+        catalogue = Path(folder) / "zoo.yaml"
+        catalogue.write_text(_with_slots(Settings().resolved().catalogue.read_text(encoding="utf-8")), encoding="utf-8")
+        with platform(
+            ZOOSERVE_MODELS="chat,chat_json",
+            ZOOSERVE_CATALOGUE=str(catalogue),
+            ZOOSERVE_ENGINE__SLOTS=str(_CHAT_SLOTS),
+            ZOOSERVE_ENGINE__CONTEXT_PER_SLOT="512",
+        ) as environment:
+            yield environment
+
+
+def _with_slots(catalogue: str) -> str:
+    """The catalogue with room for as many requests in the engine."""
+    found = re.sub(r"max_in_flight: \d+", f"max_in_flight: {_CHAT_SLOTS}", catalogue)
+    return re.sub(r"kv_budget_tokens: 8192\b", "kv_budget_tokens: 32768", found)
 
 
 def run(benchmarks: Mapping[str, list[str]], environment: Mapping[str, str], *, short: bool) -> list[str]:
@@ -54,19 +87,35 @@ def run(benchmarks: Mapping[str, list[str]], environment: Mapping[str, str], *, 
     return failed
 
 
+_PLACES: tuple[tuple[Mapping[str, list[str]], Callable[[], AbstractContextManager[Mapping[str, str]]]], ...] = (
+    (ALONE, lambda: nullcontext(os.environ)),
+    (ON_A_PLATFORM, platform),
+    (ON_A_CHAT_PLATFORM, chat_platform),
+)
+
+
+def _names(given: str) -> frozenset[str]:
+    """The benchmarks of a list. Raises ArgumentTypeError for one that there is not."""
+    names = frozenset(filter(None, (name.strip() for name in given.split(","))))
+    known = {Path(name).stem for group, _ in _PLACES for name in group}
+    if unknown := names - known:
+        raise argparse.ArgumentTypeError(
+            f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(sorted(known))}"
+        )
+    return names
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="a few minutes, to see that they work")
-    parser.add_argument("--only", choices=[Path(name).stem for name in (*ALONE, *ON_A_PLATFORM)], help="this one alone")
+    parser.add_argument("--only", type=_names, default=frozenset(), help="these alone, with commas between")
     given = parser.parse_args()
-    alone, on_a_platform = (
-        {name: options for name, options in group.items() if given.only in (None, Path(name).stem)}
-        for group in (ALONE, ON_A_PLATFORM)
-    )
-    failed = run(alone, os.environ, short=given.short)
-    if on_a_platform:
-        with platform() as environment:
-            failed += run(on_a_platform, environment, short=given.short)
+    failed = []
+    for group, place in _PLACES:
+        wanted = {name: options for name, options in group.items() if not given.only or Path(name).stem in given.only}
+        if wanted:
+            with place() as environment:
+                failed += run(wanted, environment, short=given.short)
     sys.exit(f"failed: {', '.join(failed)}" if failed else 0)
 
 
