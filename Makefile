@@ -55,7 +55,7 @@ format: $(VENV)/.dev ## format and fix what can be fixed
 bench: $(VENV)/.dev ## the benchmarks of benchmarks/README.md against a platform of their own
 	@$(BIN)/python benchmarks/run.py
 
-soak: $(VENV)/.dev ## a thousand chats whose clients hang up: does the leaf come to rest, does a process grow
+soak: $(VENV)/.dev ## a thousand chats that are left, 200 deadlines: does all come to rest, do counts add up, does a process grow
 	@$(BIN)/python benchmarks/run.py --only chat_hangups
 
 test-export: ## the tests of `zooserve export`, in an environment of their own with torch (a GB or more)

@@ -29,7 +29,7 @@ ON_A_PLATFORM: dict[str, list[str]] = {
     "router_tax.py": ["--count", "60", "--seconds", "2", "--rounds", "1"],
     "throughput.py": ["--seconds", "3", "--rounds", "1"],
     "slo_classes.py": ["--short"],
-    "chat_hangups.py": ["--count", "60"],
+    "chat_hangups.py": ["--count", "60", "--deadlines", "15", "--warm-up", "20"],
 }
 
 
