@@ -93,26 +93,22 @@ async def _events(
     """The answer's events. An error before the first is raised, a later one becomes an event of its own."""
     # Others carry `usage: null` where the last one carries it, so that a client can tell.
     extra: dict[str, None] = {"usage": None} if include_usage else {}
+    last = b""
     async with aclosing(steps):
-        first = await anext(steps)
+        step: Step | None = await anext(steps)
         try:
-            for chunk in shape.opening(ask.choices):
-                yield event({**chunk, **extra})
-            async for step in _resumed(first, steps):
-                for chunk in shape.chunks(step):
-                    yield event({**chunk, **extra})
+            chunks = shape.opening(ask.choices)
+            while step is not None:
+                # What is there together is sent together: each sending costs more than making its events.
+                if chunks := [*chunks, *shape.chunks(step)]:
+                    yield b"".join(event({**chunk, **extra}) for chunk in chunks)
+                chunks, step = [], await anext(steps, None)
             if include_usage:
-                yield event(shape.closing(_usage(context.record)))
+                last = event(shape.closing(_usage(context.record)))
         except ServingError as error:
             context.record.outcome = type(error).__name__
-            yield event(openai_error(error))
-    yield DONE
-
-
-async def _resumed(first: Step, later: AsyncGenerator[Step, None]) -> AsyncGenerator[Step, None]:
-    yield first
-    async for step in later:
-        yield step
+            last = event(openai_error(error))
+    yield last + DONE
 
 
 def _usage(record: Record) -> dict[str, Any]:
