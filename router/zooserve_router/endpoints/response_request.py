@@ -39,7 +39,7 @@ _OF_HOSTED_TOOLS = (
 )
 """What `include` may name of items that never come to be here."""
 _MAX_TOP_LOGPROBS = 20
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 _NEVER: Mapping[str, Any] = {
     "background": False,
@@ -49,7 +49,15 @@ _NEVER: Mapping[str, Any] = {
 }
 """What every response says of what is not to be had here."""
 
-_PARAMS_OF_CHAT = {"logprobs": "include", "messages": "input", "response_format": "text.format"}
+_NAMED = {
+    "logprobs": "include",
+    "messages": "input",
+    "reasoning_effort": "reasoning.effort",
+    "response_format": "text.format",
+    "verbosity": "text.verbosity",
+}
+"""What parameters of /v1/chat/completions are called here."""
+
 _MESSAGE = re.compile(r"messages\[(?P<index>\d+)\](?P<rest>.*)")
 
 
@@ -97,7 +105,7 @@ class ResponseRequest:
                 **_told_of_labels(labels, model),
                 **_told_of_length(fields),
                 **_told_of_sampling(fields, conversation.sampling),
-                "model": model.name,
+                "model": model.public_name,
                 "reasoning": {"effort": effort, "summary": None},
                 "text": text.told(),
                 **_NEVER,
@@ -123,12 +131,13 @@ class ResponseRequest:
             own = self._own_param(given)
             if own == given:
                 raise
-            raise type(error)(error.message.replace(given, own), param=own, code=error.code) from error
+            message = error.message.replace(f"'{given}'", f"'{own}'").replace(f"`{given}`", f"`{own}`")
+            raise type(error)(message, param=own, code=error.code) from error
 
     def _own_param(self, given: str) -> str:
         found = _MESSAGE.fullmatch(given)
         if not found:
-            return _PARAMS_OF_CHAT.get(given, given)
+            return _NAMED.get(given, given)
         origin = self.origins[int(found["index"])]
         has_content = origin.startswith("input[") and found["rest"].startswith(".content")
         return origin + found["rest"] if has_content else origin
@@ -175,9 +184,13 @@ def _effort(fields: Fields) -> str | None:
 
 
 def _passed_on(model: Model, labels: Mapping[str, Any], effort: str | None, verbosity: str) -> dict[str, Any]:
-    """What an upstream gets. Raises Unsupported where another backend would have to drop it."""
-    extras = {**labels, "store": None, "reasoning_effort": effort, "verbosity": verbosity}
-    return passed_on(model, extras, {"reasoning_effort": "reasoning.effort", "verbosity": "text.verbosity"})
+    """What the upstream gets: nothing about storing, and `metadata` is for what is stored.
+
+    Raises Unsupported for what another backend would have to drop.
+    """
+    extras = {name: value for name, value in labels.items() if name not in ("metadata", "store")}
+    meant = {"reasoning_effort": effort, "verbosity": None if verbosity == "medium" else verbosity}
+    return passed_on(model, {**extras, **meant}, _NAMED)
 
 
 def _told_of_calls(fields: Fields, wanted: Conversation, tools: tuple[Tool, ...]) -> dict[str, Any]:
