@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from zooserve_router.chat.generation import Constraint, Generation, Piece, Sampling, TokenLogprob, ToolCallPart, Work
 from zooserve_router.chat.models import ChatModel
@@ -42,6 +43,8 @@ class Ask:
     """Tokens of all prompts, each counted once; an estimate where the backend alone can count."""
     granted_tokens: int
     """What each choice may have."""
+    operation: Literal["chat", "text_completion"] = "chat"
+    """What OpenTelemetry calls this."""
 
     @property
     def held_tokens(self) -> int:

@@ -82,7 +82,7 @@ class _Writer:
 def _attributes(account: Account) -> dict[str, str]:
     model, run, record = account.ask.chat.model, account.run, account.context.record
     attributes = {
-        "gen_ai.operation.name": "chat",
+        "gen_ai.operation.name": account.ask.operation,
         "gen_ai.provider.name": model.chat_backend.kind,
         "gen_ai.request.model": model.name,
         "gen_ai.response.model": model.chat_backend.model or model.name,

@@ -94,7 +94,7 @@ class CompletionRequest:
         longest = max(prompt.tokens for prompt in prompts)
         granted = granted_tokens(self.model, longest, self.max_tokens, _DEFAULT_MAX_TOKENS, "prompt")
         calls = calls_of_prompts(prompts, replace(self.sampling, max_tokens=granted), self.n)
-        return Ask(chat, calls, sum(prompt.tokens for prompt in prompts), granted)
+        return Ask(chat, calls, sum(prompt.tokens for prompt in prompts), granted, "text_completion")
 
 
 def _needs(fields: Fields, sampling: Sampling) -> Iterator[tuple[str, Need]]:

@@ -373,6 +373,13 @@ async def test_a_finished_chat_tells_where_its_time_went_below_the_callers_span(
     assert all(chat.start_ns <= child.start_ns <= child.end_ns <= chat.end_ns for child in children)
 
 
+async def test_a_completion_is_told_from_a_chat(edge) -> None:
+    await edge.http.post("/v1/completions", json={"model": "chat", "prompt": "A"})
+    await edge.chat()
+    operations = [span.attributes["gen_ai.operation.name"] for span in edge.spans if span.name == "chat"]
+    assert operations == ["text_completion", "chat"]
+
+
 async def test_a_chat_that_was_left_tells_what_the_router_saw_and_says_so(edge) -> None:
     edge.leaf.hold = asyncio.Event()
     serving, gone = connection(edge, stream=True)
