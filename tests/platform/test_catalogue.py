@@ -164,3 +164,74 @@ def test_prompts_are_both_or_none(write) -> None:
     assert (prompts.query, prompts.passage) == ("q: ", "p: ")
     with pytest.raises(CatalogueError, match=r"prompts\.passage"):
         load_catalogue(write(both.replace(', passage: "p: "', "")))
+
+
+CHAT = """\
+models:
+  - name: chat
+    aliases: [llama, "llama3:8b"]
+    task: chat
+    runs_on: leaf
+    triton: {interactive: tensorrt_llm}
+    tokenizer: tokenizer.json
+    chat_template: chat_template.jinja
+    backend:
+      kind: llmapi
+      lora:
+        support: {id: 1, path: /adapters/support}
+        legal: {id: 2, path: /adapters/legal, source: nemo}
+    limits: {max_tokens: 2048}
+    kv_budget_tokens: 32768
+    licence: Apache-2.0
+    source: somewhere
+"""
+
+
+@pytest.mark.parametrize("name", ["chat:support", "llama:support", "llama3:8b:support", "chat:support@1"])
+def test_an_adapter_is_chosen_by_the_models_name(write, name: str) -> None:
+    model = load_catalogue(write(CHAT)).resolve(name)
+    assert (model.name, model.adapter, model.public_name) == ("chat", "support", "chat:support")
+
+
+def test_a_name_without_an_adapter_is_the_bare_model_even_with_a_colon_in_an_alias(write) -> None:
+    catalogue = load_catalogue(write(CHAT))
+    assert {catalogue.resolve(name).adapter for name in ("chat", "llama", "llama3:8b")} == {None}
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("chat:suport", ["chat:support"]), ("chat:", ["chat"]), ("chat:support@7", ["chat:support@1"])],
+)
+def test_an_adapter_that_is_not_declared_is_no_model(write, name: str, nearest: list[str]) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        load_catalogue(write(CHAT)).resolve(name)
+    assert caught.value.nearest == nearest
+
+
+def test_only_chat_models_have_adapters(write) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        load_catalogue(write(EMBED)).resolve("embed:support")
+    assert caught.value.nearest == ["embed"]
+
+
+def test_an_adapter_of_a_model_that_is_not_enabled_is_told_apart(write) -> None:
+    catalogue = load_catalogue(write(CHAT + EMBED.removeprefix("models:\n"))).enabling("embed")
+    with pytest.raises(ModelNotEnabled):
+        catalogue.resolve("chat:support")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("id: 2", "id: 1", "the same `id`"),
+        ("id: 2", "id: 0", "greater than 0"),
+        ("/adapters/legal", "adapters/legal", "pattern"),
+        ("source: nemo", "source: gguf", "'hf' or 'nemo'"),
+        ("support:", "Support Desk:", "pattern"),
+        ("kind: llmapi", "kind: tensorrt_llm", "has no `lora`"),
+        ("task: chat\n", "task: chat\n    adapter: support\n", "chosen by a request"),
+    ],
+)
+def test_a_bad_adapter_fails_at_load(write, old: str, new: str, said: str) -> None:
+    with pytest.raises(CatalogueError, match=said):
+        load_catalogue(write(CHAT.replace(old, new)))

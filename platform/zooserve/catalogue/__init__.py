@@ -4,7 +4,7 @@ The router, the CLI, the tests and the demo read this file's models from here; n
 `model` says what a model is, `backend` what answers for a chat model, `file` reads them all.
 """
 
-from zooserve.catalogue.backend import CAPABILITIES, Backend, BackendKind, Feature, OpenAIServer, ToolFamily
+from zooserve.catalogue.backend import CAPABILITIES, Adapter, Backend, BackendKind, Feature, OpenAIServer, ToolFamily
 from zooserve.catalogue.file import (
     Catalogue,
     CatalogueError,
@@ -18,6 +18,7 @@ from zooserve.catalogue.model import ChunkTokens, Limits, LongText, Modality, Mo
 
 __all__ = [
     "CAPABILITIES",
+    "Adapter",
     "Backend",
     "BackendKind",
     "Catalogue",

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from zooserve.catalogue.entry import Entry
 
-__all__ = ["CAPABILITIES", "Backend", "BackendKind", "Feature", "OpenAIServer", "ToolFamily"]
+__all__ = ["CAPABILITIES", "Adapter", "Backend", "BackendKind", "Feature", "OpenAIServer", "ToolFamily"]
 
 BackendKind = Literal["llmapi", "tensorrt_llm", "vllm", "openai", "anthropic"]
 """The protocol: TensorRT-LLM's llmapi model, its older engine path, Triton's vLLM backend, OpenAI's, Anthropic's."""
@@ -60,6 +60,21 @@ tensorrt_llm writes JSON only where it was set up with a grammar: `can: [json_ob
 """
 
 _OVER_HTTP: tuple[BackendKind, ...] = ("openai", "anthropic")
+_WITH_ADAPTERS: tuple[BackendKind, ...] = ("llmapi", "vllm")
+
+
+class Adapter(Entry):
+    """A LoRA adapter of a chat model, asked for as `model:adapter`. A caller names it, and says nothing else of it."""
+
+    id: Annotated[int, Field(gt=0, lt=2**63)]
+    """By which the engine keeps its weights: another adapter's weights need another number."""
+    path: Annotated[str, Field(pattern=r"^/")]
+    """Its folder, on the disk of the server that runs the model."""
+    source: Literal["hf", "nemo"] = "hf"
+    """The form that the folder is in."""
+
+
+AdapterName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 
 
 class Backend(Entry):
@@ -85,6 +100,8 @@ class Backend(Entry):
     cannot: frozenset[Feature] = frozenset()
     """Features of its kind that this server lacks."""
     tool_family: ToolFamily = "hermes"
+    lora: Mapping[AdapterName, Adapter] = Field(default_factory=dict)
+    """Adapters by name. Nothing but what stands here is ever sent to the server."""
 
     @property
     def features(self) -> frozenset[Feature]:
@@ -106,4 +123,12 @@ class Backend(Entry):
             raise ValueError(f"a backend of kind {self.kind} has a `url`, not `leaves`")
         if self.url is not None and not self.is_upstream:
             raise ValueError(f"a backend of kind {self.kind} has `leaves`, not a `url`")
+        self._refuse_other_adapters()
         return self
+
+    def _refuse_other_adapters(self) -> None:
+        if self.lora and self.kind not in _WITH_ADAPTERS:
+            raise ValueError(f"a backend of kind {self.kind} has no `lora`: it is of {' or '.join(_WITH_ADAPTERS)}")
+        ids = [adapter.id for adapter in self.lora.values()]
+        if len(set(ids)) < len(ids):
+            raise ValueError("two adapters of `lora` have the same `id`")

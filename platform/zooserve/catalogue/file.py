@@ -64,18 +64,30 @@ class Catalogue:
         return [model for model in self.models if model.task == task]
 
     def resolve(self, wanted: str) -> Model:
-        """The model behind a name, an alias or `name@version`.
+        """The model behind a name, an alias, `name:adapter`, or any of them with `@version`.
 
         Raises ModelNotEnabled, or UnknownModel with the nearest names when there is none.
         """
         name, at, pin = wanted.partition("@")
-        if model := _named(name, self.models):
+        if model := _named(name, self.models) or self._with_adapter(name):
             if at and pin != str(model.version):
-                raise UnknownModel(wanted, [f"{model.name}@{model.version}"])
+                raise UnknownModel(wanted, [f"{model.public_name}@{model.version}"])
             return model
-        if model := _named(name, self.disabled):
+        if model := _named(name, self.disabled) or _named(name.partition(":")[0], self.disabled):
             raise ModelNotEnabled(wanted, model)
         raise UnknownModel(wanted, _nearest(name, self.names()))
+
+    def _with_adapter(self, name: str) -> Model | None:
+        """The model of `model:adapter`. Raises UnknownModel where it has no such adapter."""
+        base, colon, adapter = name.rpartition(":")
+        model = _named(base, self.models) if colon else None
+        if model is None:
+            return None
+        adapters = model.chat_backend.lora if model.task == "chat" else {}
+        if adapter not in adapters:
+            near = [f"{model.name}:{one}" for one in _nearest(adapter, list(adapters))]
+            raise UnknownModel(name, near or [model.name])
+        return model.with_adapter(adapter)
 
     def labelled(self, repository: Path) -> "Catalogue":
         """The same with the labels of their files; a model whose file is not there has none, and is not ready."""

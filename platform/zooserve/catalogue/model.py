@@ -84,6 +84,8 @@ class Model(Entry):
     """The Triton model per SLO class: an ensemble in the zoo, a decoupled model on the leaf."""
     backend: Backend | None = None
     """Chat: what answers; none: TensorRT-LLM's llmapi contract on the leaf, OpenAI's API elsewhere."""
+    adapter: str | None = None
+    """Chat: which of the backend's adapters a request chose by naming `model:adapter`; never set in the file."""
     encoder: Mapping[SloClass, str] | None = None
     """The Triton model that takes token ids, for callers who bring their own tokens."""
     tokenizer: str | None = None
@@ -136,6 +138,8 @@ class Model(Entry):
             raise ValueError("chat models run on `leaf`, `engine` or `upstream`, all others on `zoo`")
         if self.task == "chat":
             self._refuse_other_place()
+        if self.adapter is not None:
+            raise ValueError("`adapter` is chosen by a request; declare adapters in `backend.lora`")
         if self.task == "classify" and not (self.labels or self.labels_file):
             raise ValueError("a classify model needs `labels` or a `labels_file`")
         if self.task != "classify" and self.modality != "text":
@@ -194,6 +198,15 @@ class Model(Entry):
         if self.kv_memory_bytes is not None and self.kv_token_bytes is not None:
             return self.kv_memory_bytes // self.kv_token_bytes
         return self.kv_budget_tokens
+
+    @property
+    def public_name(self) -> str:
+        """What a caller asked for: its name, with the adapter if one was chosen."""
+        return self.name if self.adapter is None else f"{self.name}:{self.adapter}"
+
+    def with_adapter(self, adapter: str) -> "Model":
+        """The same model as a request gets it that chose this adapter."""
+        return self.model_copy(update={"adapter": adapter})
 
     @property
     def chat_backend(self) -> Backend:

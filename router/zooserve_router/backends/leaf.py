@@ -5,10 +5,12 @@ without an owner check, and `lora_path` is a path on the server. Ending the iter
 """
 
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from types import MappingProxyType
 from typing import Any
 
+from zooserve.catalogue import Adapter
 from zooserve.errors import BackendFailed, Unsupported
 from zooserve.leaf.contract import INPUTS, parse_number
 from zooserve_router.backends.triton_stream import TritonStream, UnsentText, bytes_of, tensor, translated_errors
@@ -22,8 +24,9 @@ _ENDS = ("stop", "length")
 class Leaf:
     """One model on one leaf. Must be made inside a running event loop."""
 
-    def __init__(self, address: str, model: str) -> None:
+    def __init__(self, address: str, model: str, adapters: Mapping[str, Adapter] = MappingProxyType({})) -> None:
         self._stream = TritonStream(address, model)
+        self._adapters = adapters
 
     async def close(self) -> None:
         """Close the channel, and with it every stream that is left."""
@@ -38,7 +41,7 @@ class Leaf:
             raise Unsupported(f"{self._stream.model} takes rendered prompts only.")
         _refuse_what_the_contract_lacks(work, self._stream.model)
         unsent = UnsentText()
-        async with aclosing(self._stream.responses(inputs_of(work), timeout_s)) as responses:
+        async with aclosing(self._stream.responses(inputs_of(work, self._adapters), timeout_s)) as responses:
             async for result in responses:
                 piece = _piece(result, unsent)
                 if piece.text or piece.finish_reason is not None:
@@ -69,8 +72,11 @@ def _refuse_what_the_contract_lacks(generation: Generation, model: str) -> None:
             raise Unsupported(f"Unsupported parameter: the contract of {model} has no {param}.", param=param)
 
 
-def inputs_of(generation: Generation) -> list[Any]:
-    """The request's tensors, by the contract's names; nothing else is sent."""
+def inputs_of(generation: Generation, adapters: Mapping[str, Adapter] = MappingProxyType({})) -> list[Any]:
+    """The request's tensors, by the contract's names; nothing else is sent.
+
+    Raises Unsupported for an adapter that the catalogue does not declare.
+    """
     sampling = generation.sampling
     values: dict[str, list[Any]] = {
         "text_input": [generation.prompt.encode()],
@@ -89,7 +95,22 @@ def inputs_of(generation: Generation) -> list[Any]:
     }
     if sampling.stop:
         values["sampling_param_stop"] = [text.encode() for text in sampling.stop]
+    if generation.lora is not None:
+        values |= _adapter(generation.lora, adapters)
     return [tensor(name, INPUTS[name].datatype, rows) for name, rows in values.items()]
+
+
+def _adapter(name: str, adapters: Mapping[str, Adapter]) -> dict[str, list[Any]]:
+    """An adapter as the catalogue has it: its folder is on the server's disk, so that no caller may name one."""
+    if name not in adapters:
+        raise Unsupported(f"The catalogue declares no adapter {name!r} for this model.", param="model")
+    adapter = adapters[name]
+    return {
+        "lora_id": [adapter.id],
+        "lora_name": [name.encode()],
+        "lora_path": [adapter.path.encode()],
+        "lora_ckpt_source": [adapter.source.encode()],
+    }
 
 
 def timings_of(result: Any) -> Timings | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType
 
-from zooserve.catalogue import BackendKind, Model
+from zooserve.catalogue import Backend, BackendKind, Model
 from zooserve.settings import Settings
 from zooserve_router.backends.engine_path import EnginePath
 from zooserve_router.backends.leaf import Leaf
@@ -15,8 +15,12 @@ from zooserve_router.chat.models import ChatBackend
 __all__ = ["opened_leaves"]
 
 _Client = Leaf | EnginePath | Vllm
-_CLIENTS: Mapping[BackendKind, Callable[[str, str], _Client]] = MappingProxyType(
-    {"llmapi": Leaf, "tensorrt_llm": EnginePath, "vllm": Vllm}
+_CLIENTS: Mapping[BackendKind, Callable[[str, str, Backend], _Client]] = MappingProxyType(
+    {
+        "llmapi": lambda address, model, backend: Leaf(address, model, backend.lora),
+        "tensorrt_llm": lambda address, model, _: EnginePath(address, model),
+        "vllm": lambda address, model, _: Vllm(address, model),
+    }
 )
 _IDLE_PART = 4
 """A leaf with less than this part of its KV budget in flight is not too busy for what it has cached."""
@@ -34,6 +38,7 @@ def opened_leaves(settings: Settings, stack: AsyncExitStack, model: Model) -> Ch
 
 
 def _opened(stack: AsyncExitStack, model: Model, address: str) -> _Client:
-    client = _CLIENTS[model.chat_backend.kind](address, model.triton_model("interactive"))
+    backend = model.chat_backend
+    client = _CLIENTS[backend.kind](address, model.triton_model("interactive"), backend)
     stack.push_async_callback(client.close)
     return client

@@ -43,7 +43,7 @@ async def ask_of_conversation(chat: ChatModel, wanted: Conversation, max_tokens:
     prompt = await _rendered(chat, chat.template, chat.tokenizer, told)
     granted = granted_tokens(chat.model, prompt.tokens, max_tokens, None, "messages")
     sampling = replace(told.sampling, max_tokens=granted)
-    calls = calls_of_prompts((prompt,), sampling, told.n, constraint=told.constraint)
+    calls = calls_of_prompts((prompt,), sampling, told.n, chat.model.adapter, told.constraint)
     return Ask(chat, tuple(replace(call, reader=reader) for call in calls), prompt.tokens, granted)
 
 

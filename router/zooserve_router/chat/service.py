@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 
 from zooserve.catalogue import Model
@@ -59,7 +60,8 @@ class ChatService:
         self._readiness.require(model)
         if model.name not in self._models:
             raise BackendUnavailable(f"{model.name} is not ready: its tokenizer or template is missing.", param="model")
-        return self._models[model.name]
+        chat = self._models[model.name]
+        return chat if model.adapter is None else replace(chat, model=model)
 
     def stop(self) -> None:
         """End every answer that is still being written, and every wait for room: their callers are told so."""

@@ -113,7 +113,7 @@ class ChatShape:
         self._common = {
             "id": f"chatcmpl-{secrets.token_hex(14)}",
             "created": int(time.time()),
-            "model": model.name,
+            "model": model.public_name,
             "system_fingerprint": f"{model.name}@{model.version}",
             **({} if service_tier is None else {"service_tier": service_tier}),
         }

@@ -93,7 +93,7 @@ class CompletionRequest:
         prompts = tuple([await prompt_of_text(chat, text, "prompt") for text in texts])
         longest = max(prompt.tokens for prompt in prompts)
         granted = granted_tokens(self.model, longest, self.max_tokens, _DEFAULT_MAX_TOKENS, "prompt")
-        calls = calls_of_prompts(prompts, replace(self.sampling, max_tokens=granted), self.n)
+        calls = calls_of_prompts(prompts, replace(self.sampling, max_tokens=granted), self.n, chat.model.adapter)
         return Ask(chat, calls, sum(prompt.tokens for prompt in prompts), granted, "text_completion")
 
 
@@ -164,7 +164,7 @@ class CompletionShape:
             "id": f"cmpl-{secrets.token_hex(14)}",
             "object": "text_completion",
             "created": int(time.time()),
-            "model": model.name,
+            "model": model.public_name,
             "system_fingerprint": f"{model.name}@{model.version}",
         }
 

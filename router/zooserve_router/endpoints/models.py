@@ -1,5 +1,6 @@
 """/v1/models and /v1/models/{id}: OpenAI's shape, plus what a caller wants to know before calling."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -20,26 +21,34 @@ _CREATED = 0
 async def list_models(request: Request) -> Response:
     """GET /v1/models."""
     services = services_of(request)
-    listed = [_shown(model, services) for model in services.catalogue]
+    listed = [_shown(one, services) for model in services.catalogue for one in _with_adapters(model)]
     return Response(orjson.dumps({"object": "list", "data": listed}), media_type="application/json")
 
 
 async def show_model(request: Request) -> Response:
-    """GET /v1/models/{id}, by name, alias (also one with slashes) or name@version."""
+    """GET /v1/models/{id}, by name, alias (also one with slashes), name:adapter or name@version."""
     services = services_of(request)
     model = known_model(services.catalogue, request.path_params["name"])
     return Response(orjson.dumps(_shown(model, services)), media_type="application/json")
 
 
+def _with_adapters(model: Model) -> Iterator[Model]:
+    """The model, and then as each of its adapters makes it."""
+    yield model
+    if model.task == "chat":
+        yield from map(model.with_adapter, model.chat_backend.lora)
+
+
 def _shown(model: Model, services: Services) -> dict[str, Any]:
     return {
-        "id": model.name,
+        "id": model.public_name,
+        **({"parent": model.name} if model.adapter is not None else {}),
         "object": "model",
         "created": _CREATED,
         "owned_by": "zooserve",
         "task": model.task,
         "version": str(model.version),
-        "aliases": model.aliases,
+        "aliases": model.aliases if model.adapter is None else (),
         "ready": services.readiness.is_ready(model.name),
         "limits": model.limits.model_dump(exclude_none=True),
         "dimensions": model.dimensions,

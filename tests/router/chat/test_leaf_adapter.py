@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import InferResult
 from tritonclient.grpc.service_pb2 import ModelInferResponse
-from tritonclient.utils import InferenceServerException, serialize_byte_tensor
+from tritonclient.utils import InferenceServerException, deserialize_bytes_tensor, serialize_byte_tensor
 
-from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded
+from zooserve.catalogue import Adapter
+from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded, Unsupported
 from zooserve.leaf.contract import INPUTS
 from zooserve_router.backends.leaf import Leaf, UnsentText, inputs_of, timings_of, translated_errors
 from zooserve_router.chat.generation import Generation, Sampling, Timings
@@ -22,6 +23,28 @@ def test_only_named_inputs_are_sent_with_the_contracts_types() -> None:
     assert sent["sampling_param_stop"].shape() == [2]
     assert not {"lora_path", "lora_id", "stop", "image_url", "sampling_param_best_of"} & set(sent)
     assert "sampling_param_exclude_input_from_output" in sent
+
+
+LORA = {"lora_id", "lora_name", "lora_path", "lora_ckpt_source"}
+ADAPTERS = {"support": Adapter(id=7, path="/adapters/support"), "legal": Adapter(id=9, path="/l", source="nemo")}
+
+
+def test_an_adapter_is_sent_as_the_catalogue_declares_it() -> None:
+    sent = {tensor.name(): tensor for tensor in inputs_of(Generation("Hi", lora="legal"), ADAPTERS)}
+    assert sent["lora_id"].datatype() == "UINT64"
+    told = {name: deserialize_bytes_tensor(sent[name]._raw_content)[0] for name in LORA if name != "lora_id"}
+    assert told == {"lora_name": b"legal", "lora_path": b"/l", "lora_ckpt_source": b"nemo"}
+    assert int.from_bytes(sent["lora_id"]._raw_content, "little") == 9
+
+
+def test_without_an_adapter_nothing_of_adapters_is_sent_however_many_are_declared() -> None:
+    assert not LORA & {tensor.name() for tensor in inputs_of(Generation("Hi"), ADAPTERS)}
+
+
+@pytest.mark.parametrize("name", ["../../etc", "/adapters/support", "Support", ""])
+def test_an_adapter_that_the_catalogue_does_not_declare_is_never_sent(name: str) -> None:
+    with pytest.raises(Unsupported, match="declares no adapter"):
+        inputs_of(Generation("Hi", lora=name), ADAPTERS)
 
 
 def test_without_stop_strings_no_stop_is_sent() -> None:
