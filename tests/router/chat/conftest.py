@@ -128,10 +128,10 @@ async def edge(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterato
 async def many(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterator[ChatEdge]:
     """The edge over a model of each kind, all answered by one fake: `chat(model="remote")` picks one.
 
-    `chat` is a bare leaf, `grammar` one with a grammar, `remote` OpenAI itself, `local` llama.cpp's server, `claude`
-    Anthropic.
+    `chat` is a bare leaf, `grammar` one with a grammar that biases tokens too, `remote` OpenAI itself, `local`
+    llama.cpp's server, `claude` Anthropic.
     """
-    grammar = Backend(kind="vllm", forward_headers=("X-Tenant",))
+    grammar = Backend(kind="vllm", can=frozenset({"logit_bias"}))
     remote = Backend(url="http://remote/v1", kind="openai", forward_headers=("X-Tenant", "Authorization", "Cookie"))
     local = Backend(url="http://local/v1", kind="openai", server="llama.cpp", cannot=frozenset({"tool_choice"}))
     claude = Backend(url="http://claude/v1", kind="anthropic")

@@ -26,7 +26,7 @@ CALLED = {
 LACKING: list[tuple[str, dict[str, Any], str, list[str]]] = [
     ("chat", {"logprobs": True}, "logprobs", ["grammar", "remote", "local"]),
     ("chat", {"logprobs": True, "top_logprobs": 2}, "logprobs", ["grammar", "remote", "local"]),
-    ("chat", {"logit_bias": {"5": 1}}, "logit_bias", ["remote", "local"]),
+    ("chat", {"logit_bias": {"5": 1}}, "logit_bias", ["grammar", "remote", "local"]),
     ("chat", {"response_format": {"type": "json_object"}}, "response_format", ["grammar", "remote", "local"]),
     ("chat", {"response_format": AS_SCHEMA}, "response_format", ["grammar", "remote", "local"]),
     ("chat", {"tools": [TOOL]}, "tools", ["grammar", "remote", "local", "claude"]),
