@@ -5,9 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
+from zooserve.processes.ports import reserved_ports
 from zooserve_observability.spans import Span
+from zooserve_observability.trace_log import TraceLog
+from zooserve_observability.trace_receiver import TraceReceiver
 from zooserve_router.backends.outbox import Outbox
 from zooserve_router.backends.traces import TraceSource
+from zooserve_router.backends.wire import ConnectionPool
 
 
 class Log(TraceSource):
@@ -64,3 +68,18 @@ async def test_what_is_left_at_the_end_is_told_once_more(log) -> None:
     async with outbox.telling():
         outbox.put(spans(3))
     assert [len(export) for export in log.told] == [3]
+
+
+async def test_the_platforms_own_log_keeps_what_it_is_told_and_one_that_is_gone_is_no_failure() -> None:
+    (port,) = reserved_ports(1)
+    kept, pool = TraceLog(2**20), ConnectionPool("127.0.0.1", port)
+    (span,) = spans(1)
+    told = Span("ab" * 16, span.span_id, "", "chat", 1, 2, {"gen_ai.request.model": "chat"}, "too late")
+    async with TraceReceiver(kept, "127.0.0.1", port).serving():
+        outbox = Outbox(TraceSource(pool), pytest.fail)
+        async with outbox.telling():
+            outbox.put([told])
+        assert kept.spans(told.trace_id) == [told]
+        pool.close()
+    async with outbox.telling():
+        outbox.put([told])
