@@ -68,11 +68,14 @@ def calls_of_prompts(
     n: int,
     lora: str | None = None,
     constraint: Constraint | None = None,
+    cache_key: str | None = None,
 ) -> tuple[Call, ...]:
     """One call per choice, in the order of their index. Each has its own seed, so that no two say the same."""
     return tuple(
         Call(
-            Generation(prompt.text, replace(sampling, seed=(sampling.seed + choice) % 2**63), lora, constraint),
+            Generation(
+                prompt.text, replace(sampling, seed=(sampling.seed + choice) % 2**63), lora, constraint, cache_key
+            ),
             prompt.tokens + sampling.max_tokens,
         )
         for prompt in prompts

@@ -98,6 +98,8 @@ class Conversation:
     """Fields of the request that mean something to the upstream alone: `user`, `service_tier`, `reasoning_effort`."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """The caller's headers that the catalogue allows the upstream to see."""
+    cache_key: str | None = None
+    """What conversations that share a beginning are called by the caller: their cache is kept on one leaf."""
 
 
 Work = Generation | Conversation

@@ -83,6 +83,7 @@ def _conversation(fields: Fields, model: Model, headers: Mapping[str, str]) -> C
         parallel_tool_calls=parallel_calls_asked(fields),
         passed_on=extras_asked(fields, model),
         headers=forwarded_headers(headers, model.chat_backend),
+        cache_key=fields.text("prompt_cache_key"),
     )
 
 

@@ -58,6 +58,7 @@ class CompletionRequest:
     echo: bool
     stream: bool
     include_usage: bool
+    cache_key: str | None
 
     @classmethod
     def parse(cls, fields: Fields, catalogue: Catalogue) -> "CompletionRequest":
@@ -74,9 +75,9 @@ class CompletionRequest:
             echo=fields.boolean("echo", default=False),
             stream=stream,
             include_usage=usage_asked(fields, stream=stream),
+            cache_key=bookkeeping_asked(fields).get("prompt_cache_key"),
         )
         _refuse_other_candidates(fields, parsed.n)
-        bookkeeping_asked(fields)
         refuse_lacking(_needs(fields, parsed.sampling), model, catalogue)
         fields.refuse_unknown()
         if parsed.echo and parsed.sampling.logprobs is not None:
@@ -93,7 +94,8 @@ class CompletionRequest:
         prompts = tuple([await prompt_of_text(chat, text, "prompt") for text in texts])
         longest = max(prompt.tokens for prompt in prompts)
         granted = granted_tokens(self.model, longest, self.max_tokens, _DEFAULT_MAX_TOKENS, "prompt")
-        calls = calls_of_prompts(prompts, replace(self.sampling, max_tokens=granted), self.n, chat.model.adapter)
+        sampling = replace(self.sampling, max_tokens=granted)
+        calls = calls_of_prompts(prompts, sampling, self.n, chat.model.adapter, cache_key=self.cache_key)
         return Ask(chat, calls, sum(prompt.tokens for prompt in prompts), granted, "text_completion")
 
 

@@ -93,6 +93,7 @@ class ResponseRequest:
             parallel_tool_calls=parallel_calls_asked(fields),
             passed_on=_passed_on(model, labels, effort, text.verbosity),
             headers=forwarded_headers(headers, model.chat_backend),
+            cache_key=labels.get("prompt_cache_key"),
         )
         parsed = cls(
             model=model,

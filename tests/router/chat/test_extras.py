@@ -101,3 +101,18 @@ async def test_an_upstream_sees_the_headers_that_the_catalogue_names_and_no_cred
     named, none = many.leaf.asked
     assert dict(named.headers) == {"x-tenant": "a"}
     assert dict(none.headers) == {}
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
+async def test_a_cache_key_goes_with_the_prompt_to_whoever_chooses_its_leaf(edge, path) -> None:
+    asked = (
+        {"messages": [USER]}
+        if path.startswith("chat")
+        else {"prompt": "Hi"}
+        if path == "completions"
+        else {"input": "Hi"}
+    )
+    for key in ({"prompt_cache_key": "session 5"}, {}):
+        response = await edge.http.post(f"/v1/{path}", json={"model": "chat", **asked, **key})
+        assert response.status_code == 200, response.text
+    assert [asked.cache_key for asked in edge.leaf.asked] == ["session 5", None]
