@@ -360,3 +360,10 @@ def test_every_record_names_its_sources_and_inputs_of_the_contract(release: str)
 def test_a_release_without_a_record_is_told_with_those_that_have_one() -> None:
     with pytest.raises(LookupError, match=r"known: 1\.2\.1"):
         load_release("0.1.0")
+
+
+def test_the_documentation_lists_every_rule_as_it_is() -> None:
+    page = (REPOSITORY.parent / "docs" / "leaf.md").read_text()
+    assert [
+        rule.name for rule in LEAF_RULES if f"| `{rule.name}` | {rule.severity} | {rule.summary} |" not in page
+    ] == []

@@ -2,11 +2,13 @@
 
 import asyncio
 import itertools
+import json
 import re
 import socket
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -378,3 +380,48 @@ def reserved_port() -> Iterator[int]:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
+
+
+def test_the_documentation_lists_every_probe_as_it_is() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "leaf.md").read_text()
+    told = {probe.name: f"| `{probe.name}` | {probe.trap or ''} | {probe.sentence} |" for probe in PROBES}
+    assert [name for name, row in told.items() if row not in page] == []
+
+
+@pytest.fixture
+def commanded(monkeypatch: pytest.MonkeyPatch):
+    """The command line, with a fake leaf behind whichever address it is given."""
+
+    def run(fault: str, *options: str):
+        @asynccontextmanager
+        async def opened(wire: Any, model: str, metrics: str | None) -> AsyncIterator[FakeLeaf]:
+            yield FakeLeaf(fault)
+
+        monkeypatch.setattr("zooserve.leaf.conformance.opened_endpoint", opened)
+        return CliRunner().invoke(
+            app, ["leaf", "check", "grpc://leaf", "--prompt", PROMPT, *options], env={"COLUMNS": "200"}
+        )
+
+    return run
+
+
+def test_the_command_shows_each_probe_and_ends_well(commanded) -> None:
+    done = commanded("")
+    assert done.exit_code == 0
+    assert all(probe.name in done.stdout for probe in PROBES)
+    assert done.stdout.splitlines()[-1] == f"tensorrt_llm at fake://leaf: {len(PROBES)} of {len(PROBES)} probes pass"
+
+
+def test_the_command_fails_with_one_probe_and_says_why(commanded) -> None:
+    done = commanded("real numbers")
+    assert done.exit_code == 1
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("text-scalars")]
+    assert "fail" in row
+    assert done.stdout.splitlines()[-1].endswith("probes pass, 1 fail")
+
+
+def test_json_has_the_same_for_a_script(commanded) -> None:
+    done = commanded("real numbers", "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["passes"]) == (1, False)
+    assert [result["probe"] for result in told["results"] if result["outcome"] == "fail"] == ["text-scalars"]
