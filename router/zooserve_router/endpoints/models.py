@@ -54,6 +54,7 @@ def _shown(model: Model, services: Services) -> dict[str, Any]:
         "dimensions": model.dimensions,
         "labels": model.labels,
         "modality": model.modality,
+        **({"features": sorted(model.chat_backend.features)} if model.task == "chat" else {}),
         "exclusive": model.exclusive,
         "licence": model.licence,
         "description": model.description,

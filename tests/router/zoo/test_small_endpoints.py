@@ -61,6 +61,8 @@ async def test_models_are_listed_with_what_a_caller_wants_to_know(router):
     assert listed["embed"]["ready"] is True
     assert listed["embed"]["limits"]["max_tokens"] == 256
     assert listed["chat"]["ready"] is False
+    assert listed["chat"]["features"] == ["completions", "penalties", "seed"]
+    assert "features" not in listed["embed"]
 
 
 @pytest.mark.parametrize("name", ["embed", "embed@1", "all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"])
