@@ -38,7 +38,8 @@ class ResponseBody:
 
     def written(self, step: Step) -> Iterator[Event]:
         """What is new."""
-        for event in self._items.events(step):
+        # All of them before the first is numbered: a step that turns out to be wrong must leave no gap.
+        for event in list(self._items.events(step)):
             yield self._numbered(event)
         self._reason = step.finish_reason or self._reason
 

@@ -1,6 +1,6 @@
 """/v1/responses, streamed and not, as OpenAI has it: text, functions, nothing stored."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Any
 
@@ -52,21 +52,19 @@ async def _events(
     async with aclosing(steps):
         first = await anext(steps)
         try:
-            for told in (*body.opening(), *body.written(first)):
-                yield _named(told)
+            yield _sent((*body.opening(), *body.written(first)))
             async for step in steps:
-                for told in body.written(step):
-                    yield _named(told)
-            for told in body.closing(context.record):
-                yield _named(told)
+                if news := _sent(body.written(step)):
+                    yield news
+            yield _sent(body.closing(context.record))
         except ServingError as error:
             context.record.outcome = type(error).__name__
-            for told in body.failing(error):
-                yield _named(told)
+            yield _sent(body.failing(error))
 
 
-def _named(told: Event) -> bytes:
-    return event(told, name=told["type"])
+def _sent(events: Iterable[Event]) -> bytes:
+    """What one step changes goes out together."""
+    return b"".join(event(told, name=told["type"]) for told in events)
 
 
 async def find_response(request: Request) -> Response:
