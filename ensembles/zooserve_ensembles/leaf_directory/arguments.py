@@ -82,7 +82,7 @@ def _discriminated(
     leaf: LeafDirectory, release: Release, value: Mapping[str, Any], kind: Mapping[str, Any], path: tuple[str, ...]
 ) -> Iterator[Finding]:
     chosen = value.get(kind["discriminated"])
-    if chosen not in kind["variants"]:
+    if not isinstance(chosen, str) or chosen not in kind["variants"]:
         said = f"is {chosen!r}" if chosen is not None else "is missing"
         names = ", ".join(kind["variants"])
         yield TYPE.at(leaf.knobs.place(*path, kind["discriminated"]), f"{kind['discriminated']} {said}: one of {names}")
@@ -107,7 +107,8 @@ def _triton(leaf: LeafDirectory, release: Release, values: Mapping[str, Any]) ->
 def _experts(leaf: LeafDirectory) -> Iterator[Finding]:
     sizes = {name: leaf.knobs.get(f"moe_{name}_parallel_size") for name in ("expert", "tensor", "cluster")}
     given = {name: size for name, size in sizes.items() if isinstance(size, int)}
-    whole = leaf.knobs.get("tensor_parallel_size") or 1
+    whole = leaf.knobs.get("tensor_parallel_size")
+    whole = whole if isinstance(whole, int) else 1
     product = 1
     for size in given.values():
         product *= size

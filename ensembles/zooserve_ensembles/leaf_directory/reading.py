@@ -22,7 +22,7 @@ YAML_SYNTAX = Rule("yaml-syntax", Severity.ERROR, "A YAML file cannot be read, o
 RULES = (NONE, YAML_SYNTAX)
 
 _DEEPEST = 4
-"""Folders below the given one in which models are looked for."""
+"""Levels in which models are looked for, the given folder the first."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,8 @@ class LeafDirectory:
 
 def leaf_folders(root: Path) -> Iterator[Path]:
     """The model directories at `root` or below it."""
-    for file in sorted(root.rglob("config.pbtxt")):
-        if len(file.relative_to(root).parts) <= _DEEPEST and (file.parent / "1" / "model.yaml").is_file():
-            yield file.parent
+    found = (file for depth in range(_DEEPEST) for file in root.glob("*/" * depth + "config.pbtxt"))
+    yield from sorted(file.parent for file in found if (file.parent / "1" / "model.yaml").is_file())
 
 
 def read_leaf_directory(folder: Path, launch: Path | None = None) -> tuple[LeafDirectory | None, list[Finding]]:

@@ -1,7 +1,7 @@
 """What a release of TensorRT-LLM and its Triton wrapper take, as recorded in `trtllm/`: tensors, keys, arguments."""
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -60,6 +60,7 @@ def known_releases() -> list[str]:
     return sorted((path.stem for path in _RECORDS.glob("*.yaml")), key=_numbers)
 
 
+@cache  # part of the package: it does not change while a process runs
 def load_release(release: str) -> Release:
     """The record of a release. Raises LookupError naming those that are recorded."""
     from ruamel.yaml import YAML

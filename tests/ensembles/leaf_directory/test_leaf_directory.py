@@ -1,10 +1,15 @@
 """The checker of a leaf's model directories: ours are sound, and each seeded fault is found by name, file and line."""
 
+import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from zooserve.leaf.release import known_releases, load_release
 from zooserve_ensembles.checking import Report
@@ -367,3 +372,33 @@ def test_the_documentation_lists_every_rule_as_it_is() -> None:
     assert [
         rule.name for rule in LEAF_RULES if f"| `{rule.name}` | {rule.severity} | {rule.summary} |" not in page
     ] == []
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ["backend", "tensor_parallel_size", "moe_expert_parallel_size", "kv_cache_config", "speculative_config"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from([*KEYS, "triton_config", "decoupled", "scheduler_config"]), ANYTHING, st.booleans())
+def test_whatever_a_key_is_set_to_is_a_finding_and_no_traceback(
+    tmp_path: Path, key: str, value: Any, inside: bool
+) -> None:
+    folder = tmp_path / "tensorrt_llm"
+    shutil.copytree(REPOSITORY / "trtllm" / "llama_8b" / "tensorrt_llm", folder, dirs_exist_ok=True)
+    knobs = {"backend": "pytorch", "triton_config": {"decoupled": True, "max_batch_size": 0}}
+    changed = {**knobs, "triton_config": {**knobs["triton_config"], key: value}} if inside else {**knobs, key: value}
+    with (folder / "1" / "model.yaml").open("w") as file:
+        YAML(typ="safe").dump(changed, file)
+    (folder / "release.yaml").write_text(f"library: 1.2.1\nwrapper: {json.dumps(str(value))}\n")
+    assert check_leaf_directories(folder).models == 1
+
+
+def test_a_folder_far_below_is_not_looked_for(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b" / "c" / "d" / "tensorrt_llm"
+    shutil.copytree(REPOSITORY / "trtllm" / "llama_8b" / "tensorrt_llm", deep)
+    assert check_leaf_directories(tmp_path).models == 0
+    assert check_leaf_directories(tmp_path / "a" / "b").models == 1
