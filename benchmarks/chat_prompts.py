@@ -16,7 +16,9 @@ SYSTEM_PROMPT = "You are a helpful assistant."
 def chat_models(settings: Settings) -> dict[str, ChatModel]:
     """The enabled chat models by name, with template and tokenizer where they have them, and with no backend."""
     catalogue = load_catalogue(settings.catalogue).enabling(settings.models)
-    return dict(load_chat_models(catalogue, settings.repository, 1, lambda model: cast("ChatBackend", None)))
+    return dict(
+        load_chat_models(catalogue, settings.repository, settings.router, lambda model: cast("ChatBackend", None))
+    )
 
 
 async def greedy_generation(chat: ChatModel, question: str, max_tokens: int) -> Generation:
