@@ -17,6 +17,7 @@ from zooserve_cli.logs import logs
 from zooserve_cli.models import models
 from zooserve_cli.route import route
 from zooserve_cli.status import status
+from zooserve_cli.template import template
 from zooserve_cli.up import up
 
 __all__ = ["app", "run"]
@@ -30,7 +31,7 @@ app = typer.Typer(
     # Plain help: importing what draws the boxes costs more than everything else together.
     rich_markup_mode=None,
 )
-for command in (up, down, status, doctor, fetch, export, models, logs, demo, route):
+for command in (up, down, status, doctor, fetch, export, models, logs, demo, route, template):
     app.command()(command)
 app.add_typer(ensembles.app, name="ensembles")
 app.add_typer(leaf.app, name="leaf")

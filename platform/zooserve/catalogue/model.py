@@ -91,7 +91,10 @@ class Model(Entry):
     tokenizer: str | None = None
     """tokenizer.json (classify: vocabulary.json), relative to the model repository: the router counts with it."""
     chat_template: str | None = None
-    """Jinja template, relative to the model repository."""
+    """Jinja template, or the JSON that carries it, relative to the model repository; none: the one beside `tokenizer`.
+
+    It wins over the checkpoint's own.
+    """
     default_system_prompt: str | None = None
     """Chat: put in front when the caller sends no system message."""
     aliases: tuple[str, ...] = ()
@@ -150,8 +153,8 @@ class Model(Entry):
             raise ValueError("only an embed model can have `long_text`")
         if self.long_text is not None and self.long_text.max_tokens <= self.limits.max_tokens:
             raise ValueError("`long_text.max_tokens` must be above `limits.max_tokens`")
-        if self.runs_on == "leaf" and (self.tokenizer is None or self.chat_template is None):
-            raise ValueError("a chat model on the leaf needs `tokenizer` and `chat_template`")
+        if self.runs_on == "leaf" and self.tokenizer is None:
+            raise ValueError("a chat model on the leaf needs a `tokenizer`")
         if self.runs_on == "leaf" and self.kv_tokens is None:
             raise ValueError(
                 "a chat model on the leaf needs `kv_budget_tokens`, or `kv_memory_bytes` with `kv_config` or "

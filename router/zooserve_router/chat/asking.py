@@ -20,7 +20,7 @@ from zooserve_router.chat.templates import ChatTemplate
 from zooserve_router.chat.tokens import ChatTokenizer
 from zooserve_router.chat.tools.calling import constrained, reader_of
 
-__all__ = ["ask_of_conversation", "prompt_of_text", "tokens_of"]
+__all__ = ["ask_of_conversation", "prompt_of_text", "rendered_prompt", "tokens_of"]
 
 # Where only the backend can count: English text has about four characters a token.
 _CHARACTERS_PER_TOKEN = 4
@@ -32,19 +32,38 @@ async def ask_of_conversation(chat: ChatModel, wanted: Conversation, max_tokens:
     Raises BadInput for content that would forge turns, TemplateFailed, InputTooLong, or Unsupported for what the
     backend cannot be held to.
     """
-    backend = chat.model.chat_backend
-    _refuse_unenforced(backend, wanted)
-    if chat.template is not None and chat.tokenizer is not None:
-        _refuse_forged_turns(chat.model, chat.tokenizer, wanted.messages)
-    whole = replace(wanted, messages=_with_system_prompt(wanted.messages, chat.model.default_system_prompt))
-    told, reader = constrained(backend, whole), reader_of(backend, whole)
     if chat.template is None or chat.tokenizer is None:
+        told, reader = _told(chat.model, wanted)
         return _ask_of_upstream(chat, told, reader, max_tokens)
-    prompt = await _rendered(chat, chat.template, chat.tokenizer, told)
+    prompt, told, reader = await rendered_prompt(chat.model, chat.template, chat.tokenizer, wanted)
     granted = granted_tokens(chat.model, prompt.tokens, max_tokens, None, "messages")
     sampling = replace(told.sampling, max_tokens=granted)
-    calls = calls_of_prompts((prompt,), sampling, told.n, chat.model.adapter, told.constraint)
+    # An engine puts the token that begins every prompt there by itself, and two of them change the answer.
+    sent = replace(prompt, text=prompt.text.removeprefix(chat.tokenizer.added_start))
+    calls = calls_of_prompts((sent,), sampling, told.n, chat.model.adapter, told.constraint, told.cache_key)
     return Ask(chat, tuple(replace(call, reader=reader) for call in calls), prompt.tokens, granted)
+
+
+async def rendered_prompt(
+    model: Model, template: ChatTemplate, tokenizer: ChatTokenizer, wanted: Conversation
+) -> tuple[Prompt, Conversation, PieceReader | None]:
+    """The prompt as the model reads it, with the conversation that it tells, and how its answer is read.
+
+    Raises as `ask_of_conversation` does.
+    """
+    _refuse_forged_turns(model, tokenizer, wanted.messages)
+    told, reader = _told(model, wanted)
+    text = template.render(told.messages, tools=told.tools, max_characters=_most_characters(model, tokenizer))
+    tokens = await tokenizer.count_prompt(text, model.limits.max_tokens, "messages")
+    return Prompt(text, tokens), told, reader
+
+
+def _told(model: Model, wanted: Conversation) -> tuple[Conversation, PieceReader | None]:
+    """The conversation in the words of this model's backend, and how the answer to it is read."""
+    backend = model.chat_backend
+    _refuse_unenforced(backend, wanted)
+    whole = replace(wanted, messages=_with_system_prompt(wanted.messages, model.default_system_prompt))
+    return constrained(backend, whole), reader_of(backend, whole)
 
 
 def _refuse_unenforced(backend: Backend, wanted: Conversation) -> None:
@@ -72,8 +91,9 @@ def _refuse_forged_turns(model: Model, tokenizer: ChatTokenizer, messages: Seque
 
 def _texts_of(message: Message) -> Iterator[tuple[str, str]]:
     """What the caller wrote of a message that a template may print, with its place."""
-    for name in ("content", "name"):
-        yield name, str(message.get(name) or "")
+    content = message.get("content") or ""
+    yield "content", content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    yield "name", message.get("name") or ""
     for index, call in enumerate(message.get("tool_calls") or ()):
         for name in ("name", "arguments"):
             yield f"tool_calls[{index}].function.{name}", str(call["function"][name])
@@ -82,12 +102,6 @@ def _texts_of(message: Message) -> Iterator[tuple[str, str]]:
 def _most_characters(model: Model, tokenizer: ChatTokenizer) -> int:
     """No prompt that the model reads is longer."""
     return model.limits.max_tokens * tokenizer.longest_token_bytes
-
-
-async def _rendered(chat: ChatModel, template: ChatTemplate, tokenizer: ChatTokenizer, told: Conversation) -> Prompt:
-    """The messages as the model wants to read them."""
-    text = template.render(told.messages, tools=told.tools, max_characters=_most_characters(chat.model, tokenizer))
-    return await prompt_of_text(chat, text, param="messages")
 
 
 async def prompt_of_text(chat: ChatModel, text: str, param: str) -> Prompt:

@@ -28,6 +28,8 @@ class ChatTokenizer:
     control_tokens: tuple[str, ...]
     """Tokens that start or end a turn. Content that holds one would forge turns, so it is refused."""
     longest_token_bytes: int
+    added_start: str = ""
+    """The token that the tokenizer puts before every text, where it does; an engine that is sent text does it too."""
 
     async def count_prompt(self, prompt: str, limit: int, param: str) -> int:
         """The prompt's tokens. Raises InputTooLong when there are more than `limit`."""
@@ -101,4 +103,5 @@ def load_tokenizer(path: Path, template_source: str) -> ChatTokenizer:
     special = [entry["content"] for entry in json.loads(source).get("added_tokens", []) if entry.get("special")]
     control = tuple(token for token in special if token in template_source or _CONTROL.fullmatch(token))
     longest = max(len(token.encode()) for token in tokenizer.get_vocab())
-    return ChatTokenizer(tokenizer, control, longest)
+    added = tokenizer.encode("", add_special_tokens=True).tokens
+    return ChatTokenizer(tokenizer, control, longest, added[0] if added else "")
