@@ -235,3 +235,14 @@ def test_an_adapter_of_a_model_that_is_not_enabled_is_told_apart(write) -> None:
 def test_a_bad_adapter_fails_at_load(write, old: str, new: str, said: str) -> None:
     with pytest.raises(CatalogueError, match=said):
         load_catalogue(write(CHAT.replace(old, new)))
+
+
+@pytest.mark.parametrize("name", ["Authorization", "cookie", "Host", "Transfer-Encoding"])
+def test_no_catalogue_passes_a_callers_credentials_on(write, name: str) -> None:
+    with pytest.raises(CatalogueError, match=f"`forward_headers` names {name}"):
+        load_catalogue(write(CHAT.replace("kind: llmapi", f"forward_headers: [X-Tenant, {name}]")))
+
+
+def test_a_header_to_pass_on_is_one(write) -> None:
+    with pytest.raises(CatalogueError, match="forward_headers"):
+        load_catalogue(write(CHAT.replace("kind: llmapi", 'forward_headers: ["X Tenant"]')))

@@ -77,6 +77,31 @@ class Adapter(Entry):
 AdapterName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 
 
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")]
+
+_NOT_FORWARDED = frozenset(
+    {
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "cookie",
+        "host",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""The caller's credentials, and what speaks of its connection or its body alone."""
+
+
 class Backend(Entry):
     """What answers for one chat model."""
 
@@ -93,7 +118,7 @@ class Backend(Entry):
     """Its name over there; none: the public name."""
     key_env: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None
     """The environment variable of the router that holds the upstream's API key."""
-    forward_headers: tuple[str, ...] = ()
+    forward_headers: tuple[HeaderName, ...] = ()
     """Headers of the caller's request that the upstream is to see; no others are passed on."""
     can: frozenset[Feature] = frozenset()
     """Features beyond those of its kind."""
@@ -123,6 +148,9 @@ class Backend(Entry):
             raise ValueError(f"a backend of kind {self.kind} has a `url`, not `leaves`")
         if self.url is not None and not self.is_upstream:
             raise ValueError(f"a backend of kind {self.kind} has `leaves`, not a `url`")
+        own = [name for name in self.forward_headers if name.lower() in _NOT_FORWARDED]
+        if own:
+            raise ValueError(f"`forward_headers` names {own[0]}, which is the caller's own or this connection's")
         self._refuse_other_adapters()
         return self
 

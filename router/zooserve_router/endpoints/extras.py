@@ -43,29 +43,6 @@ _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
 
 _AS_IN_CHAT: Mapping[str, str] = {}
 
-_NOT_FORWARDED = frozenset(
-    {
-        "accept-encoding",
-        "authorization",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "cookie",
-        "host",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-"""The caller's credentials, and what speaks of this connection alone: not even a catalogue can pass these on."""
-_MAX_HEADER = 4096
-
 
 def extras_asked(fields: Fields, model: Model) -> dict[str, Any]:
     """The fields to pass on to an upstream. Raises BadInput, or Unsupported for what this model's backend lacks."""
@@ -126,10 +103,12 @@ def metadata_asked(fields: Fields, name: str = "metadata") -> dict[str, str] | N
 
 
 def forwarded_headers(headers: Mapping[str, str], backend: Backend) -> dict[str, str]:
-    """The caller's headers that the catalogue lets this upstream see."""
-    wanted = (name.lower() for name in backend.forward_headers)
-    sent = {name: headers.get(name) for name in wanted if name not in _NOT_FORWARDED}
-    return {name: value for name, value in sent.items() if value is not None and len(value) <= _MAX_HEADER}
+    """The caller's headers that the catalogue lets this upstream see; it names no credentials. Raises BadInput."""
+    sent = {name.lower(): headers[name] for name in backend.forward_headers if name in headers}
+    for name, value in sent.items():
+        if not value.isascii():
+            raise BadInput(f"The header {name} is not ASCII, and cannot be passed on so. Encode it.", param=name)
+    return sent
 
 
 def _asks_for_nothing(name: str, value: Any) -> bool:

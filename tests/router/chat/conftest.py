@@ -132,7 +132,7 @@ async def many(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterato
     llama.cpp's server, `claude` Anthropic.
     """
     grammar = Backend(kind="vllm", can=frozenset({"logit_bias"}))
-    remote = Backend(url="http://remote/v1", kind="openai", forward_headers=("X-Tenant", "Authorization", "Cookie"))
+    remote = Backend(url="http://remote/v1", kind="openai", forward_headers=("X-Tenant", "X-Absent"))
     local = Backend(url="http://local/v1", kind="openai", server="llama.cpp", cannot=frozenset({"tool_choice"}))
     claude = Backend(url="http://claude/v1", kind="anthropic")
     chats = [chat_model, chat_model.model_copy(update={"name": "grammar", "backend": grammar})]

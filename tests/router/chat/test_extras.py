@@ -94,13 +94,19 @@ async def test_a_tier_that_is_asked_for_is_answered_where_all_are_served_alike(m
     assert "service_tier" not in (await many.chat(model="remote", service_tier="priority")).json()
 
 
-async def test_an_upstream_sees_the_headers_that_the_catalogue_names_and_no_credentials(many) -> None:
+async def test_an_upstream_sees_the_headers_that_the_catalogue_names_and_no_others(many) -> None:
     sent = {"x-tenant": "a", "x-other": "b", "authorization": "Bearer secret", "cookie": "c=1"}
     for model in ("remote", "local"):
         await many.http.post("/v1/chat/completions", json={"model": model, "messages": [USER]}, headers=sent)
     named, none = many.leaf.asked
     assert dict(named.headers) == {"x-tenant": "a"}
     assert dict(none.headers) == {}
+
+
+async def test_a_header_that_cannot_be_passed_on_is_refused(many) -> None:
+    body = {"model": "remote", "messages": [USER]}
+    response = await many.http.post("/v1/chat/completions", json=body, headers=[(b"x-tenant", "Zürich".encode())])
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "x-tenant")
 
 
 @pytest.mark.parametrize("path", ["chat/completions", "completions", "responses"])
