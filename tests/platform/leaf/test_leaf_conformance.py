@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from zooserve.errors import NotALeaf
-from zooserve.leaf.conformance import PROBES, Report, Response, Shape, TensorShape, check_leaf, wire_of
+from zooserve.leaf.conformance import PROBES, Report, Response, Result, Shape, TensorShape, check_leaf, wire_of
 from zooserve.leaf.conformance.http_wire import HttpLeaf
 from zooserve.leaf.contract import CANCELLED, ERROR_PREFIX, INPUTS, OUTPUTS, PERF_OUTPUTS, STOP_NEEDS_ID
 from zooserve.leaf.release import load_release
@@ -41,6 +41,7 @@ class FakeLeaf:
     def __init__(self, fault: str = "") -> None:
         self.fault = fault
         self.active = 0
+        self.left = 0
         self.chance = itertools.count(1)
         self.running: dict[str, asyncio.Event] = {}
 
@@ -61,6 +62,12 @@ class FakeLeaf:
     async def metrics(self) -> str | None:
         if self.fault == "no metrics":
             return None
+        if self.fault == "counts cancelled":
+            return f'nv_inference_request_failure{{model="m",reason="CANCELED"}} {self.left}\n'
+        if self.fault == "counts nothing":
+            return "nothing of requests here\n"
+        if self.fault == "gauge stands still":
+            return 'nv_trt_llm_request_metrics{model="m",request_type="active"} 0\n'
         return f'nv_trt_llm_request_metrics{{model="m",request_type="active"}} {self.active}\n'
 
     async def responses(self, inputs: Mapping[str, Any], request_id: str = "") -> AsyncGenerator[Response, None]:
@@ -75,6 +82,9 @@ class FakeLeaf:
         try:
             async for response in self._answer(inputs, stop):
                 yield response
+        except GeneratorExit:
+            self.left += 1
+            raise
         finally:
             self.running.pop(request_id, None)
             if self.fault != "slot kept":
@@ -227,6 +237,7 @@ FAULTS = {
     "times too long": ("steady-clock", "of an answer that took"),
     "wall clock": ("steady-clock", "wall clock"),
     "slot kept": ("cancel-frees-the-slot", "still taken"),
+    "counts nothing": ("cancel-frees-the-slot", "no request counts as cancelled"),
     "stop ignored": ("stop-by-id", "went on to its end"),
     "stop untold": ("stop-by-id", "got a plain answer"),
     "stop without id": ("stop-needs-an-id", "got a plain answer"),
@@ -261,6 +272,21 @@ async def test_what_cannot_be_measured_is_not_called_a_pass() -> None:
     assert "--metrics" in results["cancel-frees-the-slot"].why
     assert report.passes
     assert report.summary().endswith("1 not applicable")
+
+
+async def cancel_result(fault: str) -> Result:
+    asked = [probe for probe in PROBES if probe.name == "cancel-frees-the-slot"]
+    return (await check_leaf(FakeLeaf(fault), PROMPT, timeout_s=5, probes=asked)).results[0]
+
+
+async def test_a_server_without_a_gauge_of_slots_is_judged_by_tritons_count_of_cancelled_requests() -> None:
+    result = await cancel_result("counts cancelled")
+    assert (result.outcome, result.why) == ("pass", "hanging up is counted as a cancelled request by Triton")
+
+
+async def test_a_gauge_that_never_moved_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zooserve.leaf.conformance.leaving._PATIENCE_S", 0.3)
+    assert (await cancel_result("gauge stands still")).outcome == "not applicable"
 
 
 async def test_a_probe_that_never_ends_fails_and_the_next_one_runs() -> None:

@@ -16,6 +16,7 @@ _LONG = {
     "streaming": True,
     "sampling_param_max_tokens": 400,
     "sampling_param_exclude_input_from_output": True,
+    "return_finish_reason": True,
 }
 _POLL_S = 0.05
 _PATIENCE_S = 10.0
@@ -29,8 +30,9 @@ async def _cancel(subject: Subject) -> str:
     async with aclosing(subject.endpoint.responses({"text_input": subject.prompt, **_LONG})) as responses:
         first = await anext(responses, None)
         require(first is not None and first.error is None, "a long stream did not begin")
-        if before.active is not None:
-            await _until(subject, lambda now: now.active is not None and now.active > (before.active or 0))
+        # Without this a gauge that shows nothing would be taken for a slot that was freed.
+        if before.active is not None and not await _until(subject, lambda now: now.is_above(before)):
+            raise NotApplicable("the stream never showed in the gauge of active requests: use a longer --prompt")
     if before.active is not None:
         seen = await _until(subject, lambda now: now.active == before.active)
         require(seen, f"the slot is still taken {_PATIENCE_S:.0f} s after the client hung up")
@@ -47,6 +49,10 @@ class _Load:
         active, cancelled = _ACTIVE.findall(page), _CANCELLED.findall(page)
         self.active = sum(map(float, active)) if active else None
         self.cancelled = sum(map(float, cancelled))
+
+    def is_above(self, before: "_Load") -> bool:
+        """Whether more requests are active than before."""
+        return self.active is not None and self.active > (before.active or 0)
 
 
 async def _measured(subject: Subject) -> _Load:
@@ -73,6 +79,7 @@ async def _stop(subject: Subject) -> str:
     victim = asyncio.create_task(_followed(subject, request_id, begun))
     try:
         await begun.wait()
+        require(not victim.done(), "a long stream ended before it could be stopped: use a longer --prompt")
         stopped = await subject.all(request_id, text_input="", stop=True)
         require(
             [each.error for each in stopped] == [CANCELLED], f"the stop request got {_told(stopped)}, not {CANCELLED!r}"
@@ -80,7 +87,8 @@ async def _stop(subject: Subject) -> str:
         ended, _ = await asyncio.wait([victim], timeout=_PATIENCE_S)
         if not ended:
             return "the stop request is told so; the stopped stream gets no end of its own, so prefer to hang up"
-        require(len(victim.result()) < 400, "the request went on to its end in spite of the stop")
+        reason = victim.result()[-1].outputs.get("finish_reason", "None")
+        require(reason not in ("stop", "length"), f"the request went on to its end, {reason}, in spite of the stop")
         return "the request of that id ends, whoever asks: ids must be unguessable"
     finally:
         victim.cancel()

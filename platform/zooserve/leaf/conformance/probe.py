@@ -7,7 +7,7 @@ from typing import Any
 
 from zooserve.leaf.conformance.endpoint import LeafEndpoint, Response, Shape
 
-__all__ = ["NotApplicable", "Probe", "Subject", "Violation", "require"]
+__all__ = ["NotApplicable", "Probe", "Subject", "Violation", "output_of", "require", "text_of"]
 
 SHORT_TOKENS = 24
 
