@@ -61,6 +61,10 @@ class Run:
         """Whether anything was written."""
         return any(choice.first_at is not None for choice in self.choices)
 
+    def has_ended(self, call: int) -> bool:
+        """Whether every choice of this call has its end."""
+        return all(choice.finish_reason is not None for choice in self.choices if choice.call == call)
+
     def sent(self, call: int) -> None:
         """A call goes to the backend now."""
         self.sent_at[call] = time.monotonic()
@@ -127,9 +131,8 @@ class Run:
         usage = self.usages.get(call)
         if usage is None:
             return own
-        ended = all(choice.finish_reason is not None for choice in self.choices if choice.call == call)
         # A count that came on the way is older than the text that came after it.
-        return usage.completion_tokens if ended else max(usage.completion_tokens, own)
+        return usage.completion_tokens if self.has_ended(call) else max(usage.completion_tokens, own)
 
     def _prompt_tokens(self) -> int:
         """Each prompt once, however many calls were made of it."""

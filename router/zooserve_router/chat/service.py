@@ -147,11 +147,11 @@ class ChatService:
                         run.usages[index] = piece.usage
                         held.counted(index, piece.usage.prompt_tokens + piece.usage.completion_tokens)
                     step = _step(run, first + piece.choice, piece, scanner)
+                    if piece.finish_reason is not None and run.has_ended(index):
+                        held.ended(index)  # before the caller, who may be slow, has read so far
                     if step is not None:
                         yield step
                     if scanner.matched is not None:
-                        if piece.finish_reason is not None:
-                            held.ended(index)
                         return
             held.ended(index)
         finally:

@@ -174,6 +174,25 @@ async def test_a_choice_that_ends_early_gives_back_its_whole_grant_while_its_sib
     assert edge.budget.taken_tokens == 0
 
 
+async def test_an_ended_answer_holds_nothing_though_its_client_is_slow_to_read(edge) -> None:
+    edge.leaf.script = [Piece("Hello", "stop")]
+    body = {"model": "chat", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+    messages = [{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}]
+    reading = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop() if messages else await asyncio.Future()
+
+    async def send(message: dict[str, Any]) -> None:
+        if b"Hello" in message.get("body", b""):
+            assert edge.budget.taken_tokens == 0
+            reading.set()
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": [], "query_string": b""}
+    await edge.app(scope, receive, send)
+    assert reading.is_set()
+
+
 async def test_what_a_backend_counts_beyond_the_estimate_is_held_too(edge) -> None:
     queue: FairQueue = edge.queue
     await queue.admit(100, 2, "somebody")
