@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from zooserve.settings import Settings
+from zooserve.settings import Settings, secret
 
 
 def test_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +32,12 @@ def test_resolved_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_settings_cannot_be_changed_once_read() -> None:
     with pytest.raises(ValidationError):
         Settings().port = 1  # type: ignore[misc]
+
+
+def test_a_secret_is_read_by_name_and_an_empty_one_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPSTREAM_KEY", " sk-1\n")
+    assert secret("UPSTREAM_KEY") == "sk-1"
+    monkeypatch.setenv("UPSTREAM_KEY", " ")
+    assert secret("UPSTREAM_KEY") is None
+    monkeypatch.delenv("UPSTREAM_KEY")
+    assert secret("UPSTREAM_KEY") is None

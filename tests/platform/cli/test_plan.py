@@ -1,13 +1,16 @@
 """What a platform will consist of, for the models that are enabled."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from zooserve.catalogue import load_catalogue
+from zooserve.errors import PortTaken
 from zooserve.processes.ports import reserved_ports
-from zooserve.settings import Settings
+from zooserve.settings import EngineServerSettings, Settings
 from zooserve.triton.installation import Installation
+from zooserve_cli.fetch import unwanted_folders
 from zooserve_cli.plan import Plan, make_plan, with_ports
 
 ROOT = Path(__file__).parents[3]
@@ -48,3 +51,35 @@ def test_what_is_asked_for_is_loaded_with_the_stages_it_reaches_and_nothing_of_t
     assert not {"embed", "embed_bulk", "rag_query", "rerank_encoder"} & models
     assert loaded(plan.leaf.command()) == set()
     assert watched(plan) == {"nsfw", "injection"}
+
+
+@pytest.mark.parametrize("plan", ["default"], indirect=True)
+def test_without_a_model_on_it_there_is_no_engine(plan: Plan) -> None:
+    assert plan.engine is None
+
+
+@pytest.mark.parametrize("plan", ["default,chat_json"], indirect=True)
+def test_the_engine_serves_its_models_at_a_port_and_with_a_key_of_its_own(plan: Plan) -> None:
+    assert plan.engine is not None
+    orders, settings = plan.engine.orders, plan.settings
+    assert orders.names == ("chat_json",)
+    assert orders.gguf == ROOT / "model_repository/leaf/tensorrt_llm/1/model.gguf"
+    assert (orders.port, orders.key) == (settings.engine.port, settings.engine.key)
+    assert len(orders.key) == 32
+    ports = [getattr(triton, f"{name}_port") for triton in (settings.zoo, settings.leaf) for name in ("http", "grpc")]
+    assert orders.port not in {*ports, settings.port, settings.trace_log.port, None}
+
+
+def test_a_fixed_port_of_the_engine_that_is_taken_is_told_by_its_setting() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        engine = EngineServerSettings(port=taken.getsockname()[1])
+        with pytest.raises(PortTaken, match="ZOOSERVE_ENGINE__PORT"):
+            with_ports(Settings(port=reserved_ports(1)[0], engine=engine))
+
+
+def test_the_weights_of_what_runs_on_the_engine_are_wanted_though_no_triton_loads_them() -> None:
+    settings = Settings(repository=ROOT / "model_repository", catalogue=ROOT / "zoo.yaml")
+    only_embed = settings.model_copy(update={"models": "embed"})
+    assert "leaf/tensorrt_llm" in unwanted_folders(only_embed)
+    with_engine = settings.model_copy(update={"models": "embed,chat_json"})
+    assert "leaf/tensorrt_llm" not in unwanted_folders(with_engine)
