@@ -33,7 +33,20 @@ def zooserve(tmp_path: Path) -> Zooserve:
 
 def test_help_names_every_command(zooserve: Zooserve) -> None:
     told = zooserve("--help").stdout
-    for command in ("up", "down", "status", "doctor", "fetch", "export", "new", "models", "logs", "demo", "route"):
+    for command in (
+        "up",
+        "down",
+        "status",
+        "doctor",
+        "fetch",
+        "export",
+        "new",
+        "models",
+        "logs",
+        "demo",
+        "route",
+        "template",
+    ):
         assert f" {command} " in told
 
 
