@@ -4,6 +4,7 @@ A leaf that cannot be reached is left out, and tried again after a pause by one 
 begin, the next leaf does: until the first piece nothing has been sent to the caller.
 """
 
+import logging
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ from zooserve_router.chat.models import ChatBackend
 
 __all__ = ["Choose", "Leaves", "by_affinity"]
 
+_log = logging.getLogger(__name__)
 _PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 """How long a leaf is left out, by the number of times in a row that it was found down; each varied by half."""
 _UNANSWERED_IN_A_ROW = 3
@@ -42,6 +44,7 @@ def by_affinity(idle_tokens: int) -> Choose:
 class _Leaf:
     """One leaf, and what this router knows of it."""
 
+    name: str
     backend: ChatBackend
     tokens: int = 0
     """KV tokens in flight, as this router sent them."""
@@ -76,6 +79,8 @@ class _Leaf:
 
     def is_up(self) -> None:
         """It sent a piece."""
+        if self.failures:
+            _log.info("leaf %s answers again", self.name)
         self.failures = self.unanswered = 0
         self.out_until = 0.0
         self.on_trial = False
@@ -91,7 +96,7 @@ class Leaves:
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
-        self._leaves = {name: _Leaf(backend) for name, backend in leaves.items()}
+        self._leaves = {name: _Leaf(name, backend) for name, backend in leaves.items()}
         self._choose = choose
         self._clock = clock
         self._rng = rng or random.SystemRandom()
@@ -157,8 +162,8 @@ class Leaves:
                         begun = True
                         leaf.is_up()
                         yield piece
-        except BackendUnavailable:
-            self._leave_out(leaf)
+        except BackendUnavailable as fault:
+            self._leave_out(leaf, fault.message)
             raise
         finally:
             if not begun and timeout_s >= _TIME_ENOUGH_S and self._clock() >= ends_at - _TIMER_SLACK_S:
@@ -167,10 +172,11 @@ class Leaves:
     def _note_silence(self, leaf: _Leaf) -> None:
         leaf.unanswered += 1
         if leaf.unanswered >= _UNANSWERED_IN_A_ROW:
-            self._leave_out(leaf)
+            self._leave_out(leaf, f"it left {_UNANSWERED_IN_A_ROW} requests in a row without an answer")
 
-    def _leave_out(self, leaf: _Leaf) -> None:
-        pause_s = _PAUSES_S[min(leaf.failures, len(_PAUSES_S) - 1)]
+    def _leave_out(self, leaf: _Leaf, reason: str) -> None:
+        pause_s = _PAUSES_S[min(leaf.failures, len(_PAUSES_S) - 1)] * self._rng.uniform(0.5, 1.5)
+        _log.warning("leaf %s is left out for %.1f s: %s", leaf.name, pause_s, reason)
         leaf.failures += 1
         leaf.unanswered = 0
-        leaf.out_until = self._clock() + pause_s * self._rng.uniform(0.5, 1.5)
+        leaf.out_until = self._clock() + pause_s

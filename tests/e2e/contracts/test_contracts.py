@@ -133,13 +133,16 @@ async def test_a_schema_is_enforced_by_the_engine(fronts: Any, ask: Any, model: 
 
 
 async def test_log_probabilities_come_token_by_token(fronts: Any, ask: Any) -> None:
-    answer = (await chat(fronts, ask("vllm", max_tokens=6, logprobs=True, top_logprobs=3))).json()
-    choice = answer["choices"][0]
+    # llama.cpp has one candidate left where it is greedy, so this answer is drawn.
+    body = ask("vllm", max_tokens=6, logprobs=True, top_logprobs=3, temperature=1.0, seed=3)
+    choice = (await chat(fronts, body)).json()["choices"][0]
     tokens = choice["logprobs"]["content"]
     assert "".join(token["token"] for token in tokens) == choice["message"]["content"]
-    assert all(len(token["top_logprobs"]) == 3 for token in tokens)
-    # Greedy: what was chosen is the likeliest.
-    assert all(token["top_logprobs"][0]["token"] == token["token"] for token in tokens)
+    for token in tokens:
+        likeliest = [each["logprob"] for each in token["top_logprobs"]]
+        assert len(likeliest) == 3
+        assert likeliest == sorted(likeliest, reverse=True)
+        assert token["logprob"] <= likeliest[0]
 
 
 @pytest.mark.parametrize("model", ["bls", "ensemble"])

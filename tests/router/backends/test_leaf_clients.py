@@ -1,0 +1,52 @@
+"""Which client a catalogue entry on the leaf gets."""
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from zooserve.catalogue import Backend, Limits, Model
+from zooserve.settings import Settings, TritonSettings
+from zooserve_router.backends.engine_path import EnginePath
+from zooserve_router.backends.leaf import Leaf
+from zooserve_router.backends.leaf_clients import opened_leaves
+from zooserve_router.backends.leaves import Leaves
+from zooserve_router.backends.vllm import Vllm
+
+
+def model_on(backend: Backend) -> Model:
+    return Model(
+        name="chat",
+        task="chat",
+        runs_on="leaf",
+        triton={"interactive": "the_model"},
+        backend=backend,
+        tokenizer="tokenizer.json",
+        chat_template="chat_template.jinja",
+        limits=Limits(max_tokens=400),
+        kv_budget_tokens=1000,
+        licence="none",
+        source="a test",
+    )
+
+
+@pytest.mark.parametrize(("kind", "client"), [("llmapi", Leaf), ("tensorrt_llm", EnginePath), ("vllm", Vllm)])
+async def test_one_leaf_is_asked_directly_in_its_own_contract(kind: Any, client: type) -> None:
+    settings = Settings(leaf=TritonSettings(grpc_port=4711))
+    async with AsyncExitStack() as stack:
+        opened = opened_leaves(settings, stack, model_on(Backend(kind=kind)))
+        assert isinstance(opened, client)
+        assert (opened._stream.address, opened._stream.model) == ("127.0.0.1:4711", "the_model")
+
+
+async def test_several_leaves_are_asked_by_affinity() -> None:
+    async with AsyncExitStack() as stack:
+        opened = opened_leaves(Settings(), stack, model_on(Backend(kind="vllm", leaves=("a:1", "b:1"))))
+        assert isinstance(opened, Leaves)
+        assert dict(opened.in_flight()) == {"a:1": 0, "b:1": 0}
+
+
+@pytest.mark.parametrize("leaves", [("a",), ("http://a:1",), ("a:1", "a:1"), ("a:1 ",)])
+def test_an_address_that_is_none_is_refused_with_the_catalogue(leaves: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="leaves"):
+        Backend(leaves=leaves)
