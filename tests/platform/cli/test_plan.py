@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zooserve.catalogue import load_catalogue
+from zooserve.catalogue import Backend, Catalogue, load_catalogue
 from zooserve.errors import PortTaken
 from zooserve.processes.ports import reserved_ports
 from zooserve.settings import EngineServerSettings, Settings
@@ -51,6 +51,16 @@ def test_what_is_asked_for_is_loaded_with_the_stages_it_reaches_and_nothing_of_t
     assert not {"embed", "embed_bulk", "rag_query", "rerank_encoder"} & models
     assert loaded(plan.leaf.command()) == set()
     assert watched(plan) == {"nsfw", "injection"}
+
+
+def test_leaves_that_the_catalogue_names_are_not_watched_here(tmp_path: Path) -> None:
+    catalogue = load_catalogue(ROOT / "zoo.yaml").enabling("chat")
+    (chat,) = catalogue
+    elsewhere = chat.model_copy(update={"backend": Backend(leaves=("gpu-1:8001", "gpu-2:8001"))})
+    settings = with_ports(Settings(port=reserved_ports(1)[0], state_dir=tmp_path, repository=ROOT / "model_repository"))
+    installation = Installation(tmp_path, tmp_path, tmp_path, {})
+    assert watched(make_plan(settings, Catalogue((chat,)), installation)) == {"tensorrt_llm"}
+    assert watched(make_plan(settings, Catalogue((elsewhere,)), installation)) == set()
 
 
 @pytest.mark.parametrize("plan", ["default"], indirect=True)
