@@ -50,6 +50,10 @@ class Heard:
     """As the server counted them; 0 where it does not."""
 
 
+class _ClosedMeanwhile(Exception):
+    """A kept connection that the server had given up: nothing was asked yet."""
+
+
 class StreamClient(Protocol):
     """What can ask a question over and over."""
 
@@ -112,12 +116,16 @@ class EventClient:
             "stream_options": {"include_usage": True},
         }
         request = self._request(json.dumps(body).encode())
-        connection = await self._connection()
-        sent = time.perf_counter()
-        answer = await connection.exchange(request)
-        if connection.reusable:
-            self._idle.append(connection)
-        return _heard(answer, sent)
+        while True:
+            connection = await self._connection()
+            sent = time.perf_counter()
+            try:
+                answer = await connection.exchange(request)
+            except _ClosedMeanwhile:
+                continue
+            if connection.reusable:
+                self._idle.append(connection)
+            return _heard(answer, sent)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -151,7 +159,8 @@ class _Answer:
 
 
 _FIRST_TEXT = re.compile(rb'"content": ?"[^"]')
-_LAST_CHUNK = b"0\r\n\r\n"
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+"""With the line break before it: a header may end in a zero, too."""
 _STATUS_OK = b"HTTP/1.1 200 "
 
 
@@ -160,8 +169,11 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.reusable = True
+        self._answered = False
+        """Whether it has carried an answer before."""
         self._transport: asyncio.Transport | None = None
         self._parts: list[bytes] = []
+        self._tail = b""
         self._first_at: float | None = None
         self._answer: asyncio.Future[_Answer] | None = None
 
@@ -172,7 +184,7 @@ class _Connection(asyncio.Protocol):
     async def exchange(self, request: bytes) -> _Answer:
         """The whole answer to a request. Raises StreamFailed for one that breaks off."""
         assert self._transport is not None
-        self._parts, self._first_at = [], None
+        self._parts, self._tail, self._first_at = [], b"", None
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         try:
@@ -186,13 +198,19 @@ class _Connection(asyncio.Protocol):
         self._parts.append(data)
         if self._first_at is None and _FIRST_TEXT.search(data):
             self._first_at = now
-        if data.endswith(_LAST_CHUNK) or not self._parts[0].startswith(_STATUS_OK):
+        self._tail = (self._tail + data)[-len(_LAST_CHUNK) :]
+        if self._tail == _LAST_CHUNK or not self._parts[0].startswith(_STATUS_OK):
             self._ended(now)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.reusable = False
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(StreamFailed(f"the connection was lost: {exc}"))
+        if self._answer is None or self._answer.done():
+            return
+        if self._answered and not self._parts:
+            self._answer.set_exception(_ClosedMeanwhile())
+        else:
+            said = b"".join(self._parts)[-200:]
+            self._answer.set_exception(StreamFailed(f"the connection was lost ({exc}) after {said!r}"))
 
     def close(self) -> None:
         """Hang up."""
@@ -205,6 +223,7 @@ class _Connection(asyncio.Protocol):
         head = whole.partition(b"\r\n\r\n")[0].lower()
         if not whole.startswith(_STATUS_OK) or b"connection: close" in head:
             self.close()
+        self._answered = True
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(_Answer(whole, self._first_at, now))
 

@@ -6,6 +6,7 @@ python benchmarks/run.py [--short] [--only NAME,NAME]
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="a few minutes, to see that they work")
     parser.add_argument("--only", type=_names, default=frozenset(), help="these alone, with commas between")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no platform is left behind
     failed = []
     for group, place in _PLACES:
         wanted = {name: options for name, options in group.items() if not given.only or Path(name).stem in given.only}
