@@ -122,7 +122,7 @@ class Run:
         return Usage(
             prompt_tokens=self._prompt_tokens(),
             completion_tokens=sum(self._completion_tokens(call) for call in range(len(self.ask.calls))),
-            cached_tokens=sum(usage.cached_tokens for usage in counted),
+            cached_tokens=self._cached_tokens(),
             reasoning_tokens=sum(usage.reasoning_tokens for usage in counted),
         )
 
@@ -139,6 +139,14 @@ class Run:
         prompts = {_prompt_of(call.work) for call in self.ask.calls}
         counted = {_prompt_of(self.ask.calls[call].work): usage.prompt_tokens for call, usage in self.usages.items()}
         return sum(counted.values()) if counted.keys() == prompts else self.ask.prompt_tokens
+
+    def _cached_tokens(self) -> int:
+        """Of each prompt once, too, the most that any call of it found: never more than the prompts have."""
+        cached: dict[str | None, int] = {}
+        for call, usage in self.usages.items():
+            prompt = _prompt_of(self.ask.calls[call].work)
+            cached[prompt] = max(usage.cached_tokens, cached.get(prompt, 0))
+        return sum(cached.values())
 
     def _length(self, text: str) -> int:
         return tokens_of(self.ask.chat, text)

@@ -136,6 +136,17 @@ async def test_usage_has_the_details_that_the_backend_tells(many, events) -> Non
     assert json.loads(last)["usage"] == told
 
 
+async def test_a_prompt_that_is_asked_twice_is_counted_once_with_its_cached_tokens(many) -> None:
+    many.leaf.script = [Piece("Hi", "stop"), Piece(usage=Usage(10, 5, cached_tokens=8, reasoning_tokens=3))]
+    assert (await many.chat(model="claude", n=2)).json()["usage"] == {
+        "prompt_tokens": 10,
+        "completion_tokens": 10,
+        "total_tokens": 20,
+        "prompt_tokens_details": {"cached_tokens": 8},
+        "completion_tokens_details": {"reasoning_tokens": 6},
+    }
+
+
 @pytest.mark.parametrize("stop", ["STOP", ["never", "STOP"]], ids=["a string", "a list"])
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize(
