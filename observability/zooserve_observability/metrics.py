@@ -1,4 +1,5 @@
-"""The metric vocabulary: every series that the router exports, named and explained once; chat's are `chat_metrics`.
+"""The metric vocabulary: every series that the router exports, named and explained once; chat's are `chat_metrics`
+and `leaf_metrics`.
 
 prometheus_client runs in multiprocess mode where PROMETHEUS_MULTIPROC_DIR was set before it was imported: each
 replica writes its own files there and any replica's /metrics answers for all of them. Labels are bounded by the
@@ -15,6 +16,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from zooserve.errors import FailedStage
 from zooserve_observability.chat_metrics import ChatMetrics
+from zooserve_observability.leaf_metrics import LeafMetrics
 
 __all__ = ["CONTENT_TYPE", "UNKNOWN_MODEL", "RouterMetrics"]
 
@@ -74,6 +76,7 @@ class RouterMetrics:
             registry=registry,
         )
         self.chat = ChatMetrics(registry)
+        self.leaves = LeafMetrics(registry)
 
     @contextmanager
     def flying(self) -> Iterator[None]:

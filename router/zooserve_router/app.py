@@ -122,7 +122,12 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
         catalogue,
         load_vocabularies(catalogue, settings.repository),
         load_word_lists(catalogue, settings.repository),
-        load_chat_models(catalogue, settings.repository, settings.router, partial(opened_backend, settings, stack)),
+        load_chat_models(
+            catalogue,
+            settings.repository,
+            settings.router,
+            partial(opened_backend, settings, stack, metrics=metrics.leaves),
+        ),
         ZooBackend(
             pool,
             random.SystemRandom(),

@@ -21,6 +21,8 @@ NAMES = {
     "zooserve_draft_tokens",
     "zooserve_engine_phase_seconds",
     "zooserve_leaf_kv_blocks",
+    "zooserve_leaf_left_out",
+    "zooserve_leaf_requests_in_flight",
     "zooserve_refused",
     "zooserve_request_duration_seconds",
     "zooserve_requests",

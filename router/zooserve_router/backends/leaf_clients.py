@@ -1,11 +1,13 @@
 """The client of a chat model on Triton, by the contract that its server speaks: one leaf, or several."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from zooserve.catalogue import Backend, BackendKind, Model
 from zooserve.settings import Settings
+from zooserve_observability.leaf_metrics import LeafMetrics
 from zooserve_router.backends.engine_path import EnginePath
 from zooserve_router.backends.leaf import Leaf
 from zooserve_router.backends.leaves import Leaves, by_affinity
@@ -26,7 +28,21 @@ _IDLE_PART = 4
 """A leaf with less than this part of its KV budget in flight is not too busy for what it has cached."""
 
 
-def opened_leaves(settings: Settings, stack: AsyncExitStack, model: Model) -> ChatBackend:
+@dataclass(frozen=True)
+class _OfModel:
+    """The leaves' metrics, for one model."""
+
+    model: str
+    metrics: LeafMetrics
+
+    def flying(self, leaf: str) -> AbstractContextManager[None]:
+        return self.metrics.flying(self.model, leaf)
+
+    def left_out(self, leaf: str) -> None:
+        self.metrics.left_out(self.model, leaf)
+
+
+def opened_leaves(settings: Settings, stack: AsyncExitStack, model: Model, metrics: LeafMetrics | None) -> ChatBackend:
     """The platform's own leaf, or those that the catalogue names; the stack closes their channels."""
     own = f"{settings.leaf.host}:{settings.leaf.grpc_port}"
     addresses = model.chat_backend.leaves or (own,)
@@ -34,7 +50,8 @@ def opened_leaves(settings: Settings, stack: AsyncExitStack, model: Model) -> Ch
     if len(clients) == 1:
         return clients[addresses[0]]
     shares = _IDLE_PART * len(clients) * settings.router.replicas
-    return Leaves(clients, by_affinity((model.kv_budget_tokens or 0) // shares))
+    choose = by_affinity((model.kv_budget_tokens or 0) // shares)
+    return Leaves(clients, choose, told=None if metrics is None else _OfModel(model.name, metrics))
 
 
 def _opened(stack: AsyncExitStack, model: Model, address: str) -> _Client:

@@ -8,15 +8,16 @@ import logging
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Protocol
 
 from zooserve.errors import BackendFailed, BackendUnavailable, Overloaded, ServingError, Unsupported
 from zooserve_router.affinity import affinity_key, chosen_leaf, estimated_tokens, ranked
 from zooserve_router.chat.generation import Generation, Piece, Work
 from zooserve_router.chat.models import ChatBackend
 
-__all__ = ["Choose", "Leaves", "by_affinity"]
+__all__ = ["Choose", "Leaves", "Told", "by_affinity"]
 
 _log = logging.getLogger(__name__)
 _PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -38,6 +39,16 @@ def by_affinity(idle_tokens: int) -> Choose:
         return chosen_leaf(ranked(affinity_key(generation), list(loads)), loads, tokens, idle_tokens)
 
     return choose
+
+
+class Told(Protocol):
+    """Who wants to know how the leaves fare."""
+
+    def flying(self, leaf: str) -> AbstractContextManager[None]:
+        """A generation is on this leaf for the block."""
+
+    def left_out(self, leaf: str) -> None:
+        """It was found down."""
 
 
 @dataclass
@@ -95,11 +106,13 @@ class Leaves:
         choose: Choose,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
+        told: Told | None = None,
     ) -> None:
         self._leaves = {name: _Leaf(name, backend) for name, backend in leaves.items()}
         self._choose = choose
         self._clock = clock
         self._rng = rng or random.SystemRandom()
+        self._told = told
 
     def in_flight(self) -> Mapping[str, int]:
         """Generations in flight on each leaf."""
@@ -156,7 +169,7 @@ class Leaves:
         """One leaf's answer; what it shows of the leaf's health is noted."""
         begun, timeout_s = False, max(0.0, ends_at - self._clock())
         try:
-            with leaf.holding(estimated_tokens(work)), leaf.tried():
+            with leaf.holding(estimated_tokens(work)), leaf.tried(), self._flying(leaf):
                 async with aclosing(leaf.backend.generate(work, timeout_s)) as pieces:
                     async for piece in pieces:
                         begun = True
@@ -169,6 +182,9 @@ class Leaves:
             if not begun and timeout_s >= _TIME_ENOUGH_S and self._clock() >= ends_at - _TIMER_SLACK_S:
                 self._note_silence(leaf)
 
+    def _flying(self, leaf: _Leaf) -> AbstractContextManager[None]:
+        return nullcontext() if self._told is None else self._told.flying(leaf.name)
+
     def _note_silence(self, leaf: _Leaf) -> None:
         leaf.unanswered += 1
         if leaf.unanswered >= _UNANSWERED_IN_A_ROW:
@@ -179,4 +195,6 @@ class Leaves:
         _log.warning("leaf %s is left out for %.1f s: %s", leaf.name, pause_s, reason)
         leaf.failures += 1
         leaf.unanswered = 0
+        if self._told is not None:
+            self._told.left_out(leaf.name)
         leaf.out_until = self._clock() + pause_s

@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 
 from zooserve.catalogue import Model
 from zooserve.settings import Settings
+from zooserve_observability.leaf_metrics import LeafMetrics
 from zooserve_router.backends.leaf_clients import opened_leaves
 from zooserve_router.backends.upstream_clients import opened_upstream
 from zooserve_router.chat.models import ChatBackend
@@ -11,7 +12,10 @@ from zooserve_router.chat.models import ChatBackend
 __all__ = ["opened_backend"]
 
 
-def opened_backend(settings: Settings, stack: AsyncExitStack, model: Model) -> ChatBackend:
-    """The client of what answers for this chat model; the stack closes it."""
-    opened = opened_upstream if model.chat_backend.is_upstream else opened_leaves
-    return opened(settings, stack, model)
+def opened_backend(
+    settings: Settings, stack: AsyncExitStack, model: Model, *, metrics: LeafMetrics | None = None
+) -> ChatBackend:
+    """The client of what answers for this chat model; the stack closes it, and `metrics` is told of several leaves."""
+    if model.chat_backend.is_upstream:
+        return opened_upstream(settings, stack, model)
+    return opened_leaves(settings, stack, model, metrics)

@@ -4,14 +4,18 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from zooserve.catalogue import Backend, Limits, Model
+from zooserve.errors import BackendUnavailable
 from zooserve.settings import Settings, TritonSettings
+from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.backends.engine_path import EnginePath
 from zooserve_router.backends.leaf import Leaf
 from zooserve_router.backends.leaf_clients import opened_leaves
 from zooserve_router.backends.leaves import Leaves
 from zooserve_router.backends.vllm import Vllm
+from zooserve_router.chat.generation import Generation
 
 
 def model_on(backend: Backend) -> Model:
@@ -34,16 +38,29 @@ def model_on(backend: Backend) -> Model:
 async def test_one_leaf_is_asked_directly_in_its_own_contract(kind: Any, client: type) -> None:
     settings = Settings(leaf=TritonSettings(grpc_port=4711))
     async with AsyncExitStack() as stack:
-        opened = opened_leaves(settings, stack, model_on(Backend(kind=kind)))
+        opened = opened_leaves(settings, stack, model_on(Backend(kind=kind)), None)
         assert isinstance(opened, client)
         assert (opened._stream.address, opened._stream.model) == ("127.0.0.1:4711", "the_model")
 
 
 async def test_several_leaves_are_asked_by_affinity() -> None:
     async with AsyncExitStack() as stack:
-        opened = opened_leaves(Settings(), stack, model_on(Backend(kind="vllm", leaves=("a:1", "b:1"))))
+        opened = opened_leaves(Settings(), stack, model_on(Backend(kind="vllm", leaves=("a:1", "b:1"))), None)
         assert isinstance(opened, Leaves)
         assert dict(opened.in_flight()) == {"a:1": 0, "b:1": 0}
+
+
+async def test_a_leaf_that_is_down_is_counted_under_its_model_and_address() -> None:
+    metrics = RouterMetrics(CollectorRegistry())
+    async with AsyncExitStack() as stack:
+        down = model_on(Backend(leaves=("127.0.0.1:1", "127.0.0.1:2")))
+        opened = opened_leaves(Settings(), stack, down, metrics.leaves)
+        with pytest.raises(BackendUnavailable):
+            await anext(opened.generate(Generation("Hi"), 5))
+    told = metrics.exposition().decode()
+    for address in ("127.0.0.1:1", "127.0.0.1:2"):
+        assert f'zooserve_leaf_left_out_total{{leaf="{address}",model="chat"}} 1.0' in told
+        assert f'zooserve_leaf_requests_in_flight{{leaf="{address}",model="chat"}} 0.0' in told
 
 
 @pytest.mark.parametrize("leaves", [("a",), ("http://a:1",), ("a:1", "a:1"), ("a:1 ",)])
