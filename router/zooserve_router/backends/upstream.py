@@ -6,11 +6,10 @@ which is how an upstream learns that nobody wants the rest.
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import httpx
 import orjson
@@ -19,10 +18,10 @@ from zooserve.catalogue import Model
 from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, ServingError
 from zooserve_router.backends.events import EventReader, ServerEvent
 from zooserve_router.backends.refusals import fault_in, refusal, retry_after_s
+from zooserve_router.context import Deadline
+from zooserve_router.waits import Waits
 
 __all__ = ["Upstream", "client_for"]
-
-T = TypeVar("T")
 
 _CONNECT_TIMEOUT_S = 5.0
 # Most servers here close an idle connection after five seconds, and a request that meets that end is lost.
@@ -73,11 +72,11 @@ class Upstream:
 
         `headers` are the caller's that may pass; ours win. Raises what the upstream's refusal is to the caller.
         """
-        due = time.monotonic() + timeout_s
-        with self._translated():
-            answer = await _by(due, self._sent(path, body, headers))
+        with self._translated(), closing(Waits(Deadline.after(timeout_s), self._late)) as waits:
+            with waits:
+                answer = await self._sent(path, body, headers)
             try:
-                async with aclosing(self._read(answer, is_last, due)) as events:
+                async with aclosing(self._read(answer, is_last, waits)) as events:
                     async for event in events:
                         yield event
             finally:
@@ -89,7 +88,8 @@ class Upstream:
         Its list is not held against it: many leave out names that they serve. A server that has none answers 404.
         """
         with self._translated():
-            answer = await _by(time.monotonic() + timeout_s, self.http.get(f"{self.url}/models", headers=self.headers))
+            async with asyncio.timeout(timeout_s):
+                answer = await self.http.get(f"{self.url}/models", headers=self.headers)
         if answer.status_code not in (200, 404, 405):
             raise BackendUnavailable(self._refusal(answer, answer.content[:_LONGEST_ERROR_BYTES]).message)
 
@@ -109,16 +109,22 @@ class Upstream:
             return await self.http.send(request(), stream=True)
 
     async def _read(
-        self, answer: httpx.Response, is_last: Callable[[ServerEvent], bool], due: float
+        self, answer: httpx.Response, is_last: Callable[[ServerEvent], bool], waits: Waits
     ) -> AsyncGenerator[ServerEvent, None]:
         # It is a generator, and as one it holds the connection until it is closed.
         async with aclosing(cast("AsyncGenerator[bytes, None]", answer.aiter_bytes())) as chunks:
             if answer.status_code != 200:
-                raise self._refusal(answer, await _by(due, _beginning(chunks)))
+                with waits:
+                    beginning = await _beginning(chunks)
+                raise self._refusal(answer, beginning)
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):
                 raise BackendFailed(f"The upstream of {self.model.name} does not stream its answer.")
             reader = EventReader()
-            while chunk := await _by(due, anext(chunks, b"")):
+            while True:
+                with waits:
+                    chunk = await anext(chunks, b"")
+                if not chunk:
+                    break
                 for event in reader.feed(chunk):
                     yield event
                     if is_last(event):
@@ -151,13 +157,16 @@ class Upstream:
             raise refusal(fault.status or 500, fault, self.model.name, self.served_name)
         return told
 
+    def _late(self) -> DeadlineExceeded:
+        return DeadlineExceeded(f"The upstream of {self.model.name} did not answer in time.")
+
     @contextmanager
     def _translated(self) -> Iterator[None]:
         """What goes wrong on the way, as our errors."""
         try:
             yield
         except TimeoutError as exc:
-            raise DeadlineExceeded(f"The upstream of {self.model.name} did not answer in time.") from exc
+            raise self._late() from exc
         except httpx.ConnectError as exc:
             raise BackendUnavailable(f"The upstream of {self.model.name} cannot be reached.") from exc
         except httpx.TimeoutException as exc:  # of connecting alone: everything else has the deadline
@@ -166,12 +175,6 @@ class Upstream:
             raise BackendUnavailable(f"The upstream of {self.model.name} broke its answer off.") from exc
         except httpx.HTTPError as exc:  # such as a body that is not encoded as it says
             raise BackendFailed(f"The upstream of {self.model.name} sent what HTTP does not allow.") from exc
-
-
-async def _by(due: float, work: Awaitable[T]) -> T:
-    """Await it, at most until then."""
-    async with asyncio.timeout(due - time.monotonic()):
-        return await work
 
 
 async def _beginning(chunks: AsyncIterator[bytes]) -> bytes:
