@@ -105,6 +105,9 @@ class FairQueue:
     def _admit_whom_there_is_room_for(self) -> None:
         while self._lines:
             waiter = self._next()
+            if waiter.turn.cancelled():  # it is leaving, and has not run since
+                self._remove(waiter)
+                continue
             if not self.budget.has_room_for(waiter.tokens, waiter.requests):
                 break
             self._lines[waiter.caller].credit -= waiter.share
@@ -123,7 +126,9 @@ class FairQueue:
             self._lines.move_to_end(caller)
 
     def _remove(self, waiter: _Waiter) -> None:
-        line = self._lines[waiter.caller]
+        line = self._lines.get(waiter.caller)
+        if line is None or waiter not in line.waiters:
+            return
         line.waiters.remove(waiter)
         if not line.waiters:  # and its credit is lost: nobody saves up by not asking
             del self._lines[waiter.caller]

@@ -174,25 +174,40 @@ async def test_without_a_bound_on_tokens_the_requests_are_counted() -> None:
         assert crowd.admitted == ["a", "b", "c"]
 
 
+async def test_who_is_leaving_when_there_is_room_takes_none_of_it() -> None:
+    async with crowd_of() as crowd:
+        await crowd.ask("running", 100)
+        leaving = await crowd.ask("leaving", 60)
+        await crowd.ask("next", 60)
+        leaving.cancel()
+        crowd.queue.give_back(100)  # in the same turn of the loop: it has not run since
+        await turns()
+        assert crowd.admitted == ["running", "next"]
+        assert (crowd.queue.budget.taken_tokens, crowd.queue.waiting) == (60, 0)
+
+
 ACTIONS = st.lists(
     st.one_of(
         st.tuples(st.just("ask"), st.sampled_from("xyz"), st.integers(1, 150)),
         st.tuples(st.just("leave"), st.integers(0, 30), st.just(0)),
         st.tuples(st.just("end"), st.integers(0, 30), st.just(0)),
+        st.tuples(st.just("run"), st.just(0), st.just(0)),
     ),
-    max_size=60,
+    max_size=80,
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(ACTIONS)
 def test_whatever_happens_the_bound_holds_and_at_the_end_nothing_is_taken(actions) -> None:
+    """Between two runs any number of things happen in one turn of the loop."""
+
     async def played() -> None:
         queue = FairQueue(Budget("chat", 100), 10)
         holding: dict[asyncio.Task[None], int] = {}
         asking: dict[asyncio.Task[None], int] = {}
 
-        async def settled() -> None:
+        async def run() -> None:
             await turns()
             for task in [task for task in asking if task.done()]:
                 tokens = asking.pop(task)
@@ -205,15 +220,17 @@ def test_whatever_happens_the_bound_holds_and_at_the_end_nothing_is_taken(action
 
         for action, who, tokens in actions:
             if action == "ask":
-                asking[asyncio.create_task(queue.admit(tokens, 1, who))] = tokens
+                asking[asyncio.create_task(queue.admit(tokens, 1, str(who)))] = tokens
             elif action == "leave" and asking:
                 list(asking)[who % len(asking)].cancel()
             elif action == "end" and holding:
                 queue.give_back(holding.pop(list(holding)[who % len(holding)]))
-            await settled()
+            elif action == "run":
+                await run()
+        await run()
         while holding:
             queue.give_back(holding.pop(next(iter(holding))))
-            await settled()
+            await run()
         assert (queue.waiting, queue.budget.taken_tokens) == (0, 0)
 
     asyncio.run(played())
