@@ -1,9 +1,10 @@
 """What a request says beside messages and sampling: taken as bookkeeping, passed on to an upstream, or refused.
 
-docs/chat.md has the table. Nothing of it reaches a leaf; of an OpenAI upstream the words are its own, so it gets them.
+Nothing of it reaches a leaf. An upstream gets what it knows; docs/chat.md has the whole table.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -49,13 +50,13 @@ def extras_asked(fields: Fields, model: Model) -> dict[str, Any]:
     for name, instead in _INSTEAD.items():
         if not _asks_for_nothing(name, fields.raw(name)):
             raise Unsupported(f"Unsupported parameter: '{name}' is not available here: {instead}.", param=name)
-    meant = {name: check(fields, name) for name, (check, _) in _MEANINGFUL.items()}
+    meant = {name: extra.check(fields, name) for name, extra in _MEANINGFUL.items()}
     return passed_on(model, {**bookkeeping_asked(fields), **meant})
 
 
 def bookkeeping_asked(fields: Fields) -> dict[str, Any]:
     """Labels for bills, caches and reports, which change no answer. Raises BadInput."""
-    asked = {name: check(fields, name) for name, (check, _) in _BOOKKEEPING.items()}
+    asked = {name: extra.check(fields, name) for name, extra in _BOOKKEEPING.items()}
     return {name: value for name, value in asked.items() if value is not None}
 
 
@@ -65,7 +66,7 @@ def passed_on(model: Model, extras: Mapping[str, Any], named: Mapping[str, str] 
     `named` is what other APIs than /v1/chat/completions call them, for messages.
     """
     known = {name: value for name, value in extras.items() if value is not None}
-    understood = {name: value for name, value in known.items() if _taker(model) in _EXTRAS[name][1]}
+    understood = {name: value for name, value in known.items() if _taker(model) in _EXTRAS[name].known_to}
     for name, value in known.items():
         if name in _MEANINGFUL and name not in understood and not _asks_for_nothing(name, value):
             param = named.get(name, name)
@@ -152,30 +153,36 @@ def _modalities(fields: Fields, name: str) -> list[str] | None:
     return None if value is None else ["text"]
 
 
-_Check = Callable[[Fields, str], Any]
+@dataclass(frozen=True)
+class _Extra:
+    """How a field is read, and which upstreams know it: kinds of backend, or the program where that is OpenAI's API."""
+
+    check: Callable[[Fields, str], Any]
+    known_to: tuple[str, ...]
+
+
 _OPENAI = ("openai over openai",)
 _ENGINES = ("llama.cpp over openai", "sglang over openai", "trtllm over openai", "vllm over openai")
+_THINKING = ("anthropic", "sglang over openai", "vllm over openai")
 
-_BOOKKEEPING: Mapping[str, tuple[_Check, tuple[str, ...]]] = {
-    "metadata": (metadata_asked, _OPENAI),
-    "prompt_cache_key": (_label, _OPENAI),
-    "prompt_cache_retention": (_label, _OPENAI),
-    "safety_identifier": (_label, _OPENAI),
-    "service_tier": (_one_of(*_TIERS), _OPENAI),
-    "store": (_flag, _OPENAI),
-    "user": (_label, (*_OPENAI, *_ENGINES, "anthropic")),
+# Labels go to those alone that are known to take them: trtllm-serve refuses a body with a field that it does not know.
+_BOOKKEEPING: Mapping[str, _Extra] = {
+    "metadata": _Extra(metadata_asked, _OPENAI),
+    "prompt_cache_key": _Extra(_label, _OPENAI),
+    "prompt_cache_retention": _Extra(_label, _OPENAI),
+    "safety_identifier": _Extra(_label, _OPENAI),
+    "service_tier": _Extra(_one_of(*_TIERS), _OPENAI),
+    "store": _Extra(_flag, _OPENAI),
+    "user": _Extra(_label, (*_OPENAI, *_ENGINES, "anthropic")),
 }
-"""Taken with every model, and who it is passed on to: trtllm-serve refuses bodies with fields that it does not know."""
+"""Taken with every model."""
 
-_MEANINGFUL: Mapping[str, tuple[_Check, tuple[str, ...]]] = {
-    "modalities": (_modalities, _OPENAI),
-    "prediction": (_object, _OPENAI),
-    "reasoning_effort": (
-        _one_of(*_EFFORTS),
-        (*_OPENAI, "anthropic", "sglang over openai", "vllm over openai"),
-    ),
-    "verbosity": (_one_of(*_VERBOSITIES), _OPENAI),
-    "web_search_options": (_object, _OPENAI),
+_MEANINGFUL: Mapping[str, _Extra] = {
+    "modalities": _Extra(_modalities, _OPENAI),
+    "prediction": _Extra(_object, _OPENAI),
+    "reasoning_effort": _Extra(_one_of(*_EFFORTS), (*_OPENAI, *_THINKING)),
+    "verbosity": _Extra(_one_of(*_VERBOSITIES), _OPENAI),
+    "web_search_options": _Extra(_object, _OPENAI),
 }
 """What changes an answer where the upstream knows it, and is refused where it does not."""
 
