@@ -1,0 +1,54 @@
+"""The stream that chat contracts on Triton share: servers that refuse, and servers that say nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tritonclient.utils import InferenceServerException
+
+from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded
+from zooserve_router.backends.triton_stream import TritonStream, tensor, translated_errors
+
+
+@pytest.fixture
+async def mute() -> AsyncIterator[str]:
+    """The address of something that takes connections and never speaks."""
+    held: list[asyncio.StreamWriter] = []
+
+    async def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append(writer)
+
+    server = await asyncio.start_server(keep, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    yield f"{host}:{port}"
+    for writer in held:
+        writer.close()
+    server.close()
+    await server.wait_closed()
+
+
+async def test_a_server_that_never_speaks_is_unavailable_long_before_the_deadline(mute: str) -> None:
+    stream = TritonStream(mute, "model")
+    with pytest.raises(BackendUnavailable, match="timed out"):
+        await anext(stream.responses([tensor("text_input", "BYTES", [b"Hi"])], timeout_s=15))
+    await stream.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ("StatusCode.UNAVAILABLE", BackendUnavailable),
+        ("StatusCode.DEADLINE_EXCEEDED", DeadlineExceeded),
+        ("StatusCode.RESOURCE_EXHAUSTED", Overloaded),
+        ("StatusCode.INTERNAL", BackendFailed),
+        (None, BackendFailed),
+    ],
+)
+def test_a_call_that_is_no_stream_fails_by_its_code(status: str | None, expected: type[Exception]) -> None:
+    with pytest.raises(expected), translated_errors("model", "here:1"):
+        raise InferenceServerException("why", status=status)
+
+
+def test_a_tensor_has_the_shape_that_is_asked_for() -> None:
+    assert tensor("max_tokens", "INT32", [7]).shape() == [1]
+    assert tensor("stop_words", "BYTES", [b"a", b"b"], (1, 2)).shape() == [1, 2]
