@@ -30,7 +30,7 @@ class AnswerParser:
         self._raw_message = raw_message
         self._said: list[Said] = []
         self._open = 0
-        self._begun = False
+        self._begun = self._means_something = False
         self._calls = 0
         self._early = ""
         """Arguments that came before the name of what is called."""
@@ -75,7 +75,7 @@ class AnswerParser:
         """A call or a message, whose brace is `character`."""
         _require(character, "{")
         self._enter()
-        self._begun, self._early = False, ""
+        self._begun, self._means_something, self._early = False, False, ""
         while True:
             key: list[str] = []
             character = yield from _string((yield from _past_blanks((yield))), key.append)
@@ -83,12 +83,14 @@ class AnswerParser:
             character = yield from self._member("".join(key), (yield from _past_blanks((yield))))
             character = yield from _past_blanks(character)
             if character == "}":
+                self._require_meaning()
                 self._leave()
                 return (yield)
             _require(character, ",")
 
     def _member(self, key: str, character: str) -> Reading:
         if key == "message":
+            self._means_something = True
             read = _raw if self._raw_message else _string
             return (yield from read(character, self._say))
         if key == self._arguments_key:
@@ -100,12 +102,16 @@ class AnswerParser:
         self._begin("".join(name))
         return character
 
+    def _require_meaning(self) -> None:
+        if not self._means_something:
+            raise Unreadable("it has neither a message nor the name of a function")
+
     def _say(self, text: str) -> None:
         self._said.append(text)
 
     def _begin(self, name: str) -> None:
         self._said.append(ToolCallPart(self._calls, self._early, self._new_id(), name))
-        self._begun = True
+        self._begun = self._means_something = True
         self._calls += 1
 
     def _argue(self, text: str) -> None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zooserve_router.chat.generation import ToolCallPart
@@ -17,6 +17,8 @@ JSON = st.recursive(
     max_leaves=8,
 )
 ARGUMENTS = st.dictionaries(TEXT, JSON, max_size=4)
+# A busy machine is no fault of the parser.
+at_any_speed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SPACES = st.sampled_from([None, 1, "\t"])
 
 
@@ -50,12 +52,14 @@ def read_pieces(pieces: list[str], **options: Any) -> tuple[str, dict[int, dict[
     return message, calls
 
 
+@at_any_speed
 @given(st.data(), TEXT, SPACES, st.booleans())
 def test_a_message_in_any_pieces_is_what_the_whole_says(data, message, indent, ascii_only) -> None:
     whole = json.dumps({"message": message}, indent=indent, ensure_ascii=ascii_only)
     assert read_pieces(pieces_of(data.draw, whole)) == (message, {})
 
 
+@at_any_speed
 @given(st.data(), st.lists(st.tuples(TEXT, ARGUMENTS), min_size=1, max_size=3), SPACES, st.booleans())
 def test_calls_in_any_pieces_are_what_the_whole_says(data, wanted, indent, ascii_only) -> None:
     answer = [{"name": name, "arguments": arguments} for name, arguments in wanted]
@@ -67,6 +71,7 @@ def test_calls_in_any_pieces_are_what_the_whole_says(data, wanted, indent, ascii
     assert len({call["id"] for call in calls.values()}) == len(wanted)
 
 
+@at_any_speed
 @given(st.data(), JSON, SPACES)
 def test_a_message_of_a_schema_of_its_own_comes_out_as_it_is_written(data, value, indent) -> None:
     whole = json.dumps({"message": value}, indent=indent)
@@ -75,6 +80,7 @@ def test_a_message_of_a_schema_of_its_own_comes_out_as_it_is_written(data, value
     assert message in whole
 
 
+@at_any_speed
 @given(st.data(), ARGUMENTS)
 def test_an_answer_that_is_cut_off_is_the_beginning_of_the_whole_one(data, arguments) -> None:
     whole = json.dumps({"name": "f", "arguments": arguments})
@@ -138,6 +144,7 @@ def test_an_answer_is_complete_at_its_last_brace() -> None:
         "Sure! ",
         "[]",
         "{}",
+        '{"arguments": {}}',
         '{"message": 1}',
         '{"message": "a\nb"}',
         '{"message": "\\x"}',
