@@ -44,12 +44,21 @@ class RunningEngine:
         """What it asks of its callers."""
         return self.server.orders.key
 
-    def ask(self, path: str) -> Any:
-        """GET a path of the server (not of `/v1`), parsed."""
+    def page(self, path: str) -> str:
+        """GET a path of the server (not of `/v1`)."""
         url = f"http://{self.server.address}{path}"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self.key}"})
         with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
+            return answer.read().decode()
+
+    def ask(self, path: str) -> Any:
+        """The same, parsed."""
+        return json.loads(self.page(path))
+
+    def metric(self, name: str) -> float:
+        """One of its metrics, such as `tokens_predicted_total`."""
+        (line,) = [line for line in self.page("/metrics").splitlines() if line.startswith(f"llamacpp:{name} ")]
+        return float(line.split()[1])
 
     def busy_slots(self) -> int:
         """How many slots work on something."""

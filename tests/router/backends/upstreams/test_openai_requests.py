@@ -112,6 +112,7 @@ def test_llama_cpp_samples_from_what_the_request_names_alone() -> None:
     assert (asked["top_k"], asked["min_p"], asked["temperature"], asked["top_p"]) == (0, 0.0, 1.0, 1.0)
     assert asked["seed"] == 4  # it has seeds of 32 bits, of which the largest means "choose one"
     assert "repeat_last_n" not in asked
+    assert asked["return_progress"]  # else a client that leaves while its prompt is read is noticed too late
     penalised = chat_body(Conversation(HELLO, Sampling(5, presence_penalty=1)), model(server="llama.cpp"))
     assert penalised["repeat_last_n"] == 400  # the whole context, not the last 64 tokens
 
