@@ -31,7 +31,8 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MAX_TOOLS = 128
 _MAX_TOOLS_BYTES = 512 * 1024
 _MAX_DESCRIPTION = 16 * 1024
-_NO_PARAMETERS = {"type": "object", "properties": {}}
+_NO_PARAMETERS = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+_COMPOSED = ("$ref", "allOf", "anyOf", "oneOf")
 _FORMATS = ("text", "json_object", "json_schema")
 _MODES: dict[str, Literal["none", "auto", "required"]] = {"none": "none", "auto": "auto", "required": "required"}
 
@@ -106,7 +107,6 @@ def tool_in(function: Fields) -> Tool:
     tool = Tool(
         name=name,
         description=_description(function),
-        # A function without parameters takes none; what takes none is a strict schema too.
         parameters=_NO_PARAMETERS if parameters is None else _object_schema(parameters, blame, strict=strict),
         strict=strict,
     )
@@ -115,10 +115,11 @@ def tool_in(function: Fields) -> Tool:
 
 
 def _object_schema(value: Any, blame: Blame, *, strict: bool) -> dict[str, Any]:
+    """The schema of arguments. They are an object even where it does not say so, and a grammar must know."""
     schema = dict(checked_schema(value, blame, strict=strict))
     if schema.get("type", "object") != "object":
         raise blame.refusal("the arguments of a function are an object: `type` must be 'object'.")
-    return schema
+    return schema if any(name in schema for name in _COMPOSED) else {"type": "object", **schema}
 
 
 def distinct(tools: list[Tool], param: str = "tools") -> tuple[Tool, ...]:

@@ -204,6 +204,18 @@ async def test_a_choice_reaches_the_backend(many, value, names, chosen) -> None:
     assert asked.tool_choice == chosen
 
 
-async def test_a_function_without_parameters_takes_an_empty_object(many) -> None:
-    await many.chat(model="remote", **tool(description="Does it.", strict=True))
-    assert many.leaf.asked[0].tools == (Tool("f", "Does it.", {"type": "object", "properties": {}}, strict=True),)
+PARAMETERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "none": ({}, CLOSED),
+    "null": ({"parameters": None}, CLOSED),
+    "anything": ({"parameters": {}}, {"type": "object"}),
+    "properties alone": ({"parameters": {"properties": {"a": {}}}}, {"type": "object", "properties": {"a": {}}}),
+    "one of several": ({"parameters": {"anyOf": [CLOSED]}}, {"anyOf": [CLOSED]}),
+    "an object": ({"parameters": CLOSED, "strict": True}, CLOSED),
+}
+
+
+@pytest.mark.parametrize(("given", "read"), PARAMETERS.values(), ids=PARAMETERS)
+async def test_the_arguments_of_a_function_are_an_object(many, given, read) -> None:
+    response = await many.chat(model="remote", **tool(description="Does it.", **given))
+    assert response.status_code == 200, response.text
+    assert many.leaf.asked[0].tools == (Tool("f", "Does it.", read, strict="strict" in given),)
