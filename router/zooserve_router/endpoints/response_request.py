@@ -4,7 +4,7 @@ Nothing is stored here, so what refers to something stored is refused.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,7 +13,7 @@ from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import BadInput, Unsupported
 from zooserve_router.chat.ask import Ask
 from zooserve_router.chat.asking import ask_of_conversation
-from zooserve_router.chat.generation import Conversation, Sampling, Tool
+from zooserve_router.chat.generation import Conversation, Message, Sampling, Tool
 from zooserve_router.chat.service import ChatService
 from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.asked import parallel_calls_asked
@@ -26,7 +26,7 @@ from zooserve_router.endpoints.response_tools import chosen_tool, offered_tools,
 from zooserve_router.endpoints.sampling import sampling_asked
 from zooserve_router.payload import Fields, kind_of, shown
 
-__all__ = ["ResponseRequest"]
+__all__ = ["ResponseRequest", "in_own_words"]
 
 _LOGPROBS = "message.output_text.logprobs"
 _OF_HOSTED_TOOLS = (
@@ -51,14 +51,13 @@ _NEVER: Mapping[str, Any] = {
 
 _NAMED = {
     "logprobs": "include",
-    "messages": "input",
     "reasoning_effort": "reasoning.effort",
     "response_format": "text.format",
     "verbosity": "text.verbosity",
 }
 """What parameters of /v1/chat/completions are called here."""
 
-_MESSAGE = re.compile(r"messages\[(?P<index>\d+)\](?P<rest>.*)")
+_MESSAGES = re.compile(r"messages(\[(?P<index>\d{1,5})\])?(?P<rest>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -81,19 +80,12 @@ class ResponseRequest:
         refuse_stored(fields)
         model = find_model(catalogue, fields.required_text("model"), "chat")
         read = input_in(fields.required("input"), fields.text("instructions"))
-        text, tools, effort = TextForm.asked(fields), offered_tools(fields), _effort(fields)
-        callable_tools, choice = chosen_tool(fields, tools)
-        labels = bookkeeping_asked(fields)
-        conversation = Conversation(
-            read.messages,
-            _sampling(fields),
-            constraint=text.constraint,
-            tools=callable_tools,
-            tool_choice=choice,
-            parallel_tool_calls=parallel_calls_asked(fields),
-            passed_on=_passed_on(model, labels, effort, text.verbosity),
+        text, tools = TextForm.asked(fields), offered_tools(fields)
+        conversation = replace(
+            _conversation(fields, read.messages, text, tools),
+            passed_on=_passed_on(fields, model, text),
             headers=forwarded_headers(headers, model.chat_backend),
-            cache_key=labels.get("prompt_cache_key"),
+            cache_key=fields.text("prompt_cache_key"),
         )
         parsed = cls(
             model=model,
@@ -101,47 +93,59 @@ class ResponseRequest:
             origins=read.origins,
             max_output_tokens=fields.integer("max_output_tokens", low=1),
             stream=_streamed(fields),
-            asked={
-                **_told_of_calls(fields, conversation, tools),
-                **_told_of_labels(labels, model),
-                **_told_of_length(fields),
-                **_told_of_sampling(fields, conversation.sampling),
-                "model": model.public_name,
-                "reasoning": {"effort": effort, "summary": None},
-                "text": text.told(),
-                **_NEVER,
-            },
+            asked=_told(fields, model, conversation, text, tools),
         )
         fields.refuse_unknown()
         return parsed
 
     async def ask(self, service: ChatService, catalogue: Catalogue) -> Ask:
         """The request in tokens. Raises Unsupported for what the model's backend lacks."""
-        with self._in_own_words():
+        with in_own_words(self.origins):
             refuse_lacking(needs_of(self.conversation), self.model, catalogue)
             chat = service.ready_model(self.model)
             return await ask_of_conversation(chat, self.conversation, self.max_output_tokens)
 
-    @contextmanager
-    def _in_own_words(self) -> Iterator[None]:
-        """Refusals of what chat calls `messages[2]` name the item of the input, and other fields by their name here."""
-        try:
-            yield
-        except BadInput as error:
-            given = error.param or ""
-            own = self._own_param(given)
-            if own == given:
-                raise
-            message = error.message.replace(f"'{given}'", f"'{own}'").replace(f"`{given}`", f"`{own}`")
-            raise type(error)(message, param=own, code=error.code) from error
 
-    def _own_param(self, given: str) -> str:
-        found = _MESSAGE.fullmatch(given)
-        if not found:
-            return _NAMED.get(given, given)
-        origin = self.origins[int(found["index"])]
-        has_content = origin.startswith("input[") and found["rest"].startswith(".content")
-        return origin + found["rest"] if has_content else origin
+@contextmanager
+def in_own_words(origins: Sequence[str] = ()) -> Iterator[None]:
+    """Refusals in the terms of chat become those of this API.
+
+    `origins` are the fields that the messages came from; without them it was `input`, as far as can be told.
+    """
+    try:
+        yield
+    except BadInput as error:
+        given = error.param or ""
+        own = _own_param(given, origins)
+        if own == given:
+            raise
+        message = error.message.replace(f"'{given}'", f"'{own}'").replace(f"`{given}`", f"`{own}`")
+        raise type(error)(message, param=own, code=error.code) from error
+
+
+def _own_param(given: str, origins: Sequence[str]) -> str:
+    found = _MESSAGES.fullmatch(given)
+    if not found:
+        return _NAMED.get(given, given)
+    index = int(found["index"] or len(origins))
+    if index >= len(origins):
+        return "input"
+    has_content = origins[index].startswith("input[") and found["rest"].startswith(".content")
+    return origins[index] + found["rest"] if has_content else origins[index]
+
+
+def _conversation(
+    fields: Fields, messages: tuple[Message, ...], text: TextForm, tools: tuple[Tool, ...]
+) -> Conversation:
+    callable_tools, choice = chosen_tool(fields, tools)
+    return Conversation(
+        messages,
+        _sampling(fields),
+        constraint=text.constraint,
+        tools=callable_tools,
+        tool_choice=choice,
+        parallel_tool_calls=parallel_calls_asked(fields),
+    )
 
 
 def _sampling(fields: Fields) -> Sampling:
@@ -184,27 +188,41 @@ def _effort(fields: Fields) -> str | None:
     return effort
 
 
-def _passed_on(model: Model, labels: Mapping[str, Any], effort: str | None, verbosity: str) -> dict[str, Any]:
+def _passed_on(fields: Fields, model: Model, text: TextForm) -> dict[str, Any]:
     """What the upstream gets: nothing about storing, and `metadata` is for what is stored.
 
     Raises Unsupported for what another backend would have to drop.
     """
+    labels = bookkeeping_asked(fields)
     extras = {name: value for name, value in labels.items() if name not in ("metadata", "store")}
-    meant = {"reasoning_effort": effort, "verbosity": None if verbosity == "medium" else verbosity}
-    return passed_on(model, {**extras, **meant}, _NAMED)
+    verbosity = None if text.verbosity == "medium" else text.verbosity
+    return passed_on(model, {**extras, "reasoning_effort": _effort(fields), "verbosity": verbosity}, _NAMED)
 
 
-def _told_of_calls(fields: Fields, wanted: Conversation, tools: tuple[Tool, ...]) -> dict[str, Any]:
-    """All tools that were offered, also where not all may be called."""
+def _told(
+    fields: Fields, model: Model, wanted: Conversation, text: TextForm, tools: tuple[Tool, ...]
+) -> dict[str, Any]:
+    """The request as its response repeats it: of the tools all that were offered, also where not all may be called."""
     return {
+        "instructions": fields.raw("instructions"),
+        "max_output_tokens": fields.raw("max_output_tokens"),
         "max_tool_calls": fields.integer("max_tool_calls", low=1),
+        "model": model.public_name,
         "parallel_tool_calls": wanted.parallel_tool_calls,
+        "reasoning": {"effort": _effort(fields), "summary": None},
+        # As it was asked: the lowest ones are sampled greedily, which is no other number.
+        "temperature": fields.number("temperature", low=0, high=2, default=1.0),
+        "text": text.told(),
         "tool_choice": fields.raw("tool_choice") or "auto",
         "tools": [told_tool(tool) for tool in tools],
+        "top_logprobs": wanted.sampling.logprobs or 0,
+        "top_p": wanted.sampling.top_p,
+        **_told_labels(bookkeeping_asked(fields), model),
+        **_NEVER,
     }
 
 
-def _told_of_labels(labels: Mapping[str, Any], model: Model) -> dict[str, Any]:
+def _told_labels(labels: Mapping[str, Any], model: Model) -> dict[str, Any]:
     """Here every request is served alike; an upstream does as it is asked, and does not say."""
     names = ("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "user")
     tier = labels.get("service_tier", "auto") if model.chat_backend.is_upstream else "default"
@@ -213,16 +231,6 @@ def _told_of_labels(labels: Mapping[str, Any], model: Model) -> dict[str, Any]:
         "metadata": labels.get("metadata", {}),
         "service_tier": tier,
     }
-
-
-def _told_of_length(fields: Fields) -> dict[str, Any]:
-    return {name: fields.raw(name) for name in ("instructions", "max_output_tokens")}
-
-
-def _told_of_sampling(fields: Fields, sampling: Sampling) -> dict[str, Any]:
-    """The temperature as it was asked: a very low one is greedy, and no other number for that."""
-    temperature = fields.number("temperature", low=0, high=2, default=1.0)
-    return {"temperature": temperature, "top_p": sampling.top_p, "top_logprobs": sampling.logprobs or 0}
 
 
 def _streamed(fields: Fields) -> bool:

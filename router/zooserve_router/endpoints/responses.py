@@ -14,7 +14,7 @@ from zooserve_router.chat.ask import Step
 from zooserve_router.context import RequestContext
 from zooserve_router.endpoints.response_body import ResponseBody
 from zooserve_router.endpoints.response_items import Event
-from zooserve_router.endpoints.response_request import ResponseRequest
+from zooserve_router.endpoints.response_request import ResponseRequest, in_own_words
 from zooserve_router.payload import json_fields
 from zooserve_router.services import context_of, services_of
 from zooserve_router.sse import event, streamed
@@ -30,10 +30,18 @@ async def create_response(request: Request) -> Response:
         context.record.runs(wanted.model, "interactive")
         ask = await wanted.ask(services.chat, services.catalogue)
     body = ResponseBody(wanted.asked, with_logprobs=wanted.conversation.sampling.logprobs is not None)
-    steps = services.chat.answer(ask, context)
+    steps = _in_own_words(services.chat.answer(ask, context))
     if wanted.stream:
         return await streamed(_events(steps, body, context), context.deadline)
     return Response(orjson.dumps(await _whole(steps, body, context)), media_type="application/json")
+
+
+async def _in_own_words(steps: AsyncGenerator[Step, None]) -> AsyncGenerator[Step, None]:
+    """The steps; what an upstream refuses is refused in the terms of this API."""
+    async with aclosing(steps):
+        with in_own_words():
+            async for step in steps:
+                yield step
 
 
 async def _whole(steps: AsyncGenerator[Step, None], body: ResponseBody, context: RequestContext) -> dict[str, Any]:

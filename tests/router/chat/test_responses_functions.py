@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
+from zooserve.errors import BadInput
 from zooserve_router.chat.generation import Constraint, Conversation, Piece, TokenLogprob, ToolCallPart, ToolChoice
 
 CLOSED = {
@@ -161,3 +162,23 @@ async def test_what_a_backend_lacks_is_refused_by_its_name_here(many, model, fie
     assert (response.status_code, error["param"], error["code"]) == (400, param, "unsupported_parameter")
     assert f"'{param}'" in error["message"]
     assert many.leaf.asked == []
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("param", "own"),
+    [
+        ("messages", "input"),
+        ("messages[7].content", "input"),
+        ("messages.1.content", "input"),
+        ("response_format", "text.format"),
+        ("temperature", "temperature"),
+        (None, None),
+    ],
+)
+async def test_what_an_upstream_refuses_is_told_in_the_words_of_this_api(many, stream, param, own) -> None:
+    many.leaf.script = [BadInput(f"Invalid '{param}'.", param=param)]
+    response = await ask(many, stream=stream)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, own)
+    assert error["message"] == f"Invalid '{own}'."
