@@ -17,6 +17,8 @@ class StopScanner:
 
     def feed(self, piece: str) -> str:
         """The text that may go out now. Nothing goes out once a stop string was found."""
+        if not self._stops:
+            return piece
         if self.matched is not None:
             return ""
         text = self._held + piece

@@ -7,7 +7,7 @@ from zooserve_router.chat.ask import Ask
 from zooserve_router.chat.asking import tokens_of
 from zooserve_router.chat.generation import EngineReport, Generation, Piece, Timings, Usage
 
-__all__ = ["Choice", "Run", "says_something"]
+__all__ = ["Choice", "Run", "says_more_than_text", "says_something"]
 
 
 @dataclass
@@ -72,9 +72,11 @@ class Run:
     def took(self, index: int, piece: Piece, text: str) -> None:
         """A piece of this choice has come, of whose text so much is for the caller."""
         choice = self.choices[index]
-        said = [text, piece.reasoning, piece.refusal]
-        said += [words for part in piece.tool_calls for words in (part.name or "", part.arguments)]
-        choice.said += filter(None, said)
+        if text:
+            choice.said.append(text)
+        if says_more_than_text(piece):
+            choice.said += [piece.reasoning, piece.refusal]
+            choice.said += [words for part in piece.tool_calls for words in (part.name or "", part.arguments)]
         choice.timings = piece.timings or choice.timings
         choice.report = piece.report or choice.report
         if says_something(piece):
@@ -154,7 +156,12 @@ class Run:
 
 def says_something(piece: Piece) -> bool:
     """Whether the piece brings anything of an answer, rather than its end or its figures."""
-    return bool(piece.text or piece.reasoning or piece.refusal or piece.tool_calls or piece.logprobs)
+    return bool(piece.text or says_more_than_text(piece))
+
+
+def says_more_than_text(piece: Piece) -> bool:
+    """Whether the piece brings anything of an answer besides text."""
+    return bool(piece.tool_calls or piece.reasoning or piece.refusal or piece.logprobs)
 
 
 def _prompt_of(work: object) -> str | None:

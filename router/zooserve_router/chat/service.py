@@ -17,7 +17,7 @@ from zooserve_router.chat.ask import Ask, Call, Step
 from zooserve_router.chat.generation import Generation, Piece
 from zooserve_router.chat.held import Held
 from zooserve_router.chat.models import ChatModel
-from zooserve_router.chat.run import Run, says_something
+from zooserve_router.chat.run import Run, says_more_than_text, says_something
 from zooserve_router.chat.spans import spans_of
 from zooserve_router.context import RequestContext
 from zooserve_router.fanout import merged
@@ -164,8 +164,11 @@ class ChatService:
         if call.reader is not None:
             pieces = call.reader(pieces, call.choices)
         async with aclosing(pieces):
+            answered = False
             async for piece in pieces:
-                self._readiness.answered(_served_by(model))
+                if not answered:
+                    self._readiness.answered(_served_by(model))
+                    answered = True
                 if not 0 <= piece.choice < call.choices:
                     raise BackendFailed(f"The server behind {model.name} answered with a choice nobody asked for.")
                 if says_something(piece):
@@ -197,16 +200,17 @@ def _step(run: Run, index: int, piece: Piece, scanner: StopScanner) -> Step | No
     """What the caller gets of a piece; None where it says nothing new."""
     if run.choices[index].finish_reason is not None:
         return None  # only figures may follow the end
-    text = scanner.feed(piece.text)
-    if piece.finish_reason is not None and scanner.matched is None:
+    text, reason = scanner.feed(piece.text), piece.finish_reason
+    if scanner.matched is not None:
+        reason = "stop"
+        run.past_stop.append(scanner.beyond)
+    elif reason is not None:
         text += scanner.flush()
     run.took(index, piece, text)
-    reason = "stop" if scanner.matched is not None else piece.finish_reason
-    if scanner.matched is not None:
-        run.past_stop.append(scanner.beyond)
+    if reason is None and not (text or says_more_than_text(piece)):
+        return None
     written = 0 if reason is None else run.finish(index, reason)
-    step = Step(index, text, reason, written, piece.tool_calls, piece.logprobs, piece.reasoning, piece.refusal)
-    return None if step == Step(index) else step
+    return Step(index, text, reason, written, piece.tool_calls, piece.logprobs, piece.reasoning, piece.refusal)
 
 
 def _served_by(model: Model) -> str:
