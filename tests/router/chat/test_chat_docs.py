@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zooserve.catalogue import CAPABILITIES, Feature
+from zooserve.catalogue import CAPABILITIES
 
 DOCS = (Path(__file__).parents[3] / "docs" / "chat.md").read_text(encoding="utf-8")
 
