@@ -191,6 +191,8 @@ class Leaves:
             self._leave_out(leaf, f"it left {_UNANSWERED_IN_A_ROW} requests in a row without an answer")
 
     def _leave_out(self, leaf: _Leaf, reason: str) -> None:
+        if leaf.out_until > self._clock():
+            return  # many answers break off when one leaf dies: that is one failure, not one each
         pause_s = _PAUSES_S[min(leaf.failures, len(_PAUSES_S) - 1)] * self._rng.uniform(0.5, 1.5)
         _log.warning("leaf %s is left out for %.1f s: %s", leaf.name, pause_s, reason)
         leaf.failures += 1

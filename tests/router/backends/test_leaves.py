@@ -130,6 +130,19 @@ async def test_a_leaf_that_stays_down_is_left_out_for_longer_each_time(pair: Pai
     assert waited[-1] > 1
 
 
+async def test_a_leaf_that_dies_under_many_answers_is_left_out_once(pair: Pair) -> None:
+    pair.a.script, pair.a.hold = [Piece("He"), DOWN], asyncio.Event()
+    running = [asyncio.create_task(pair.texts()) for _ in range(20)]
+    while pair.leaves.in_flight()["a"] < 20:  # noqa: ASYNC110 - they start in their own time
+        await asyncio.sleep(0)
+    pair.a.hold.set()
+    await asyncio.gather(*running, return_exceptions=True)
+
+    pair.clock.now += 1
+    pair.a.script, pair.a.hold = [Piece("back", "stop")], None
+    assert await pair.texts() == ["back"]
+
+
 async def test_one_request_at_a_time_tries_a_leaf_that_was_down(pair: Pair) -> None:
     pair.a.script = [DOWN]
     await pair.texts()
