@@ -10,14 +10,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
+from zooserve.engine.watch import EngineWatch
 from zooserve.errors import PortTaken
 from zooserve.processes.state import StateFolder, unplanned
 from zooserve.settings import RouterSettings, Settings, TraceLogSettings, WatchSettings
 from zooserve_cli.bounds import stop_s
-from zooserve_cli.supervisor import Supervisor
+from zooserve_cli.supervisor import Supervisor, _Looks
 from zooserve_cli.up import _ended_by_signals
+from zooserve_observability.supervision import SupervisorMetrics
 
 
 class Stoppable:
@@ -34,6 +38,20 @@ class Stoppable:
         self._stopped.append(self.name)
         if self._failing:
             raise OSError("no such thing")
+
+
+class Engine(Stoppable):
+    """A server whose process has ended; it runs again once it is started."""
+
+    pid: int | None = None
+    exit_code = -9
+    health_url = "http://engine/health"
+
+    def start(self) -> None:
+        self.pid = os.getpid()
+
+    def wait_until_loaded(self, timeout_s: float) -> None:
+        assert self.pid is not None
 
 
 @pytest.fixture
@@ -77,6 +95,20 @@ async def test_a_look_that_fails_is_told_and_looked_again(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert caplog.text.count("no room for a process") >= 2
+
+
+async def test_an_engine_that_has_ended_is_started_again_and_counted(
+    supervisor: Supervisor, stopped: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor._metrics = SupervisorMetrics(CollectorRegistry())
+    engine: Any = Engine("engine", stopped)
+    healthy = httpx.MockTransport(lambda request: httpx.Response(200))
+    async with httpx.AsyncClient(transport=healthy) as http:
+        for _ in range(2):
+            await supervisor._look_at(engine, EngineWatch(engine, WatchSettings()), _Looks(), http)
+    assert stopped == ["engine"]
+    assert supervisor.state.restarts == {"engine": 1}
+    assert "engine: restarting: it ended by itself (exit code -9)" in caplog.text
 
 
 async def test_everything_is_stopped_in_order_though_nothing_can_be_written(
