@@ -23,6 +23,7 @@ ALONE: dict[str, list[str]] = {
     "batching.py": ["--short"],
     "ensemble_tax.py": ["--short"],
     "response_cache.py": ["--short"],
+    "leaf_affinity.py": ["--short"],
 }
 """These start Tritons of their own: an idle platform beside them would only take from the cores."""
 ON_A_PLATFORM: dict[str, list[str]] = {

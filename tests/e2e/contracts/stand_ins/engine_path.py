@@ -1,7 +1,8 @@
 """TensorRT-LLM's engine path played over a real engine: batch dimensions, counts per response, no mark of the end.
 
 As `tensorrt_llm_bls` it never asks whether its caller has left, as that one's source does not; as `tensorrt_llm`
-behind an ensemble it does (`cancellation_check_period_ms`), as the C++ backend does.
+behind an ensemble it does (`cancellation_check_period_ms`), as the C++ backend does. Kinder than the real one in one
+thing: llama.cpp holds a character back until it is whole, where the real front writes its tokens one by one.
 """
 
 import json
