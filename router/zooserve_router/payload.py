@@ -85,6 +85,10 @@ class Fields:
         """What the field is called from the top of the body."""
         return f"{self._within}.{name}" if self._within else name
 
+    def __contains__(self, name: str) -> bool:
+        """Whether it was sent, be it null; asking does not make it a field that is known here."""
+        return name in self._values
+
     def raw(self, name: str) -> Any:
         """The value as it came, None if unset."""
         self._read.add(name)

@@ -40,13 +40,13 @@ _ABSENT: Mapping[str, str] = {
 def refuse_foreign(fields: Fields) -> None:
     """What belongs to another API comes first: there is more to say of it than that it is unknown."""
     for name, place in _MOVED.items():
-        if fields.raw(name) is not None:
+        if name in fields and fields.raw(name) is not None:
             raise Unsupported(f"Unsupported parameter: '{name}'. In /v1/responses it is '{place}'.", param=name)
     for name in _OF_CHAT:
-        if fields.raw(name) is not None:
+        if name in fields and fields.raw(name) is not None:
             raise unknown_field(name, "It is a parameter of /v1/chat/completions, and not of /v1/responses.")
     for name, reason in _ABSENT.items():
-        if fields.raw(name) not in (None, False):
+        if name in fields and fields.raw(name) not in (None, False):
             raise Unsupported(f"Unsupported parameter: '{name}' is not available: {reason}.", param=name)
 
 

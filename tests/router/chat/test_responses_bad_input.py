@@ -194,6 +194,14 @@ async def test_what_hosted_tools_would_include_is_taken_and_never_comes(edge) ->
     assert (await edge.http.post("/v1/responses", json=body)).status_code == 200
 
 
+async def test_a_typing_error_is_told_the_name_of_this_api_and_not_of_another(edge) -> None:
+    error = (await edge.http.post("/v1/responses", json={**BODY, "max_output_token": 7})).json()["error"]
+    assert "Did you mean `max_output_tokens`?" in error["message"]
+    error = (await edge.http.post("/v1/responses", json={**BODY, "zzzzzzzz": 7})).json()["error"]
+    assert "input, instructions" in error["message"]
+    assert " max_tokens" not in error["message"]
+
+
 async def test_an_unknown_model_is_404(edge) -> None:
     response = await edge.http.post("/v1/responses", json={**BODY, "model": "chatt"})
     assert response.status_code == 404
