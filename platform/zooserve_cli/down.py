@@ -20,7 +20,7 @@ _POLL_S = 0.1
 
 
 def down(as_json: Annotated[bool, typer.Option("--json", help="Print what was stopped as JSON.")] = False) -> None:
-    """Stop everything in order: router, Ray, leaf, zoo. Also clears away what a killed platform left."""
+    """Stop everything in order: router, Ray, engine, leaf, zoo. Also clears away what a killed platform left."""
     from zooserve_cli.leftovers import Cleared, clear, held
 
     folder = StateFolder(Settings().resolved().state_dir)

@@ -95,7 +95,8 @@ class Upstream:
 
     async def _sent(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> httpx.Response:
         """The answer's beginning. Sent a second time where a kept connection had ended before a byte came back."""
-        fixed = {"content-type": "application/json", "accept": "text/event-stream"}
+        # Whoever packs a stream gathers it first.
+        fixed = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
         merged = httpx.Headers(headers)
         merged.update({**fixed, **self.headers})
         content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)

@@ -68,6 +68,7 @@ async def test_the_request_goes_to_the_chat_path_with_the_key_and_the_allowed_he
     assert str(request.url) == "http://upstream/v1/chat/completions"
     assert request.headers["authorization"] == f"Bearer {key}"
     assert (request.headers["traceparent"], request.headers["x-tenant"]) == ("00-1-2-01", "t1")
+    assert request.headers["accept-encoding"] == "identity"  # a packed stream is a gathered one
 
 
 async def test_a_raw_prompt_goes_to_the_completions_path(fake: Any, answers: Any, sse: Any) -> None:
