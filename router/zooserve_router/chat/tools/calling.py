@@ -10,7 +10,7 @@ from zooserve_router.chat.ask import PieceReader
 from zooserve_router.chat.generation import Constraint, Conversation
 from zooserve_router.chat.tools.families import FAMILIES
 from zooserve_router.chat.tools.reading import ToolReader
-from zooserve_router.chat.tools.shapes import MAX_CALLS, answer_schema
+from zooserve_router.chat.tools.shapes import MAX_CALLS, answer_schema, with_named_root
 from zooserve_router.chat.tools.telling import with_history_told, with_tools_told
 
 __all__ = ["constrained", "reader_of"]
@@ -89,7 +89,12 @@ def _history_told(backend: Backend, wanted: Conversation) -> Conversation:
 
 
 def _grammar_of(backend: Backend, constraint: Constraint | None) -> Constraint | None:
-    """Any JSON object by the schema that says so, where only schemas are enforced."""
-    if constraint is not None and constraint.schema is None and "json_object" not in backend.features:
-        return replace(constraint, schema=_ANY_OBJECT)
-    return constraint
+    """The same constraint in words that the backend enforces."""
+    if constraint is None:
+        return None
+    if constraint.schema is None:
+        only_schemas = "json_object" not in backend.features
+        return replace(constraint, schema=_ANY_OBJECT) if only_schemas else constraint
+    return (
+        replace(constraint, schema=with_named_root(constraint.schema)) if backend.server == "llama.cpp" else constraint
+    )

@@ -1,12 +1,13 @@
 """The schema of an answer that is a call, or several, or a message."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zooserve_router.chat.generation import Tool
 from zooserve_router.chat.tools.families import Family
 
-__all__ = ["MAX_CALLS", "answer_schema"]
+__all__ = ["MAX_CALLS", "answer_schema", "with_named_root"]
 
 Schema = Mapping[str, Any]
 
@@ -30,6 +31,13 @@ def answer_schema(family: Family, tools: Sequence[Tool], *, most: int, message: 
         defined["message"] = _object({"message": _rebased(message, "#/$defs/message/properties/message")})
         answers = [{"$ref": "#/$defs/message"}, *answers]
     return {"$defs": defined, "anyOf": answers}
+
+
+def with_named_root(schema: Schema) -> Schema:
+    """The same schema without references to `#`, the whole of it, which llama.cpp's grammars cannot follow."""
+    if '"$ref": "#"' not in json.dumps(schema):
+        return schema
+    return {"$defs": {"root": _rebased(schema, "#/$defs/root")}, "$ref": "#/$defs/root"}
 
 
 def _call(family: Family, tool: Tool, place: str) -> dict[str, Any]:

@@ -190,3 +190,13 @@ def test_any_json_object_is_a_schema_where_only_schemas_are_enforced() -> None:
     asked = Conversation(ASKED, constraint=Constraint())
     assert schema_of(constrained(SCHEMAS, asked)) == {"type": "object"}
     assert constrained(NATIVE, asked) == asked
+
+
+def test_a_schema_that_refers_to_all_of_itself_is_one_that_llama_cpp_can_follow() -> None:
+    tree = {"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": False}
+    asked = Conversation(ASKED, constraint=Constraint(tree))
+    told = constrained(SCHEMAS.model_copy(update={"server": "llama.cpp"}), asked)
+    assert '"$ref": "#"' not in json.dumps(schema_of(told))
+    assert allows(told, {"next": {"next": {}}})
+    assert not allows(told, {"next": {"other": {}}})
+    assert constrained(SCHEMAS, asked) == asked
