@@ -1,6 +1,7 @@
 """Chat: admission, and the answer as it comes, however it ends."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -19,6 +20,7 @@ from zooserve_router.chat.held import Held
 from zooserve_router.chat.models import ChatModel
 from zooserve_router.chat.run import Run, says_more_than_text, says_something
 from zooserve_router.chat.spans import spans_of
+from zooserve_router.chat.token_gate import TokenGate
 from zooserve_router.context import RequestContext
 from zooserve_router.fanout import merged
 from zooserve_router.readiness import Readiness
@@ -139,6 +141,7 @@ class ChatService:
         call, run = account.ask.calls[index], account.run
         # An upstream matches stop strings itself; a leaf may let half of one out while it streams.
         scanner = StopScanner(call.work.sampling.stop if isinstance(call.work, Generation) else ())
+        gates: defaultdict[int, TokenGate] = defaultdict(TokenGate)
         run.sent(index)
         try:
             async with aclosing(self._pieces(account, call)) as pieces:
@@ -146,7 +149,7 @@ class ChatService:
                     if piece.usage is not None:
                         run.usages[index] = piece.usage
                         held.counted(index, piece.usage.prompt_tokens + piece.usage.completion_tokens)
-                    step = _step(run, first + piece.choice, piece, scanner)
+                    step = _step(run, first + piece.choice, piece, scanner, gates[piece.choice])
                     if piece.finish_reason is not None and run.has_ended(index):
                         held.ended(index)  # before the caller, who may be slow, has read so far
                     if step is not None:
@@ -196,7 +199,7 @@ class ChatService:
         return "error"
 
 
-def _step(run: Run, index: int, piece: Piece, scanner: StopScanner) -> Step | None:
+def _step(run: Run, index: int, piece: Piece, scanner: StopScanner, gate: TokenGate) -> Step | None:
     """What the caller gets of a piece; None where it says nothing new."""
     if run.choices[index].finish_reason is not None:
         return None  # only figures may follow the end
@@ -206,11 +209,12 @@ def _step(run: Run, index: int, piece: Piece, scanner: StopScanner) -> Step | No
         run.past_stop.append(scanner.beyond)
     elif reason is not None:
         text += scanner.flush()
+    tokens = gate.feed(piece.text, piece.logprobs, text)
     run.took(index, piece, text)
     if reason is None and not (text or says_more_than_text(piece)):
         return None
     written = 0 if reason is None else run.finish(index, reason)
-    return Step(index, text, reason, written, piece.tool_calls, piece.logprobs, piece.reasoning, piece.refusal)
+    return Step(index, text, reason, written, piece.tool_calls, tokens, piece.reasoning, piece.refusal)
 
 
 def _served_by(model: Model) -> str:

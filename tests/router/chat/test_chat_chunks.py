@@ -113,6 +113,16 @@ async def test_logprobs_come_with_the_text_of_their_tokens(many, choices) -> Non
     assert whole["choices"][0]["logprobs"] == {"content": [HI_TOLD, HALF_TOLD], "refusal": None}
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_the_tokens_of_a_stop_string_are_not_told(many, choices, stream) -> None:
+    words = [TokenLogprob(word, -1.0) for word in ("one ", "ST", "OP", " two")]
+    many.leaf.script = [*(Piece(word.token, logprobs=(word,)) for word in words), Piece("", "stop")]
+    response = await many.chat(model="grammar", stop="STOP", logprobs=True, stream=stream)
+    told = choices(response) if stream else response.json()["choices"]
+    tokens = [token["token"] for choice in told for token in (choice["logprobs"] or {"content": []})["content"]]
+    assert tokens == ["one "]
+
+
 async def test_logprobs_that_nobody_asked_for_are_not_told(many, choices) -> None:
     many.leaf.script = [Piece("Hi", "stop", logprobs=(HI,))]
     assert (await many.chat(model="remote")).json()["choices"][0]["logprobs"] is None
