@@ -111,7 +111,7 @@ async def compared(pair: Pair, concurrency: int, blocks: int, words: int, max_to
     questions = iter(distinct_questions((2 * blocks + 2) * size, words, seed=time.time_ns() % 2**32))
     for block in range(-1, blocks):  # the first is not counted
         for name in sorted(clients, reverse=bool(block % 2)):
-            asked = list(itertools.islice(questions, size))
+            asked = list(itertools.islice(questions, size if block >= 0 else concurrency))
             began = time.perf_counter()
             heard = await closed_loop(clients[name], asked, concurrency, max_tokens)
             if block >= 0:

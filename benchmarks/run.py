@@ -36,9 +36,9 @@ ON_A_PLATFORM: dict[str, list[str]] = {
 
 
 ON_A_CHAT_PLATFORM: dict[str, list[str]] = {
-    "chat_streaming.py": ["--blocks", "6", "--rounds", "1", "--max-tokens", "8"],
-    "chat_slo.py": ["--chats", "48", "--max-tokens", "8", "--first-ms", "60000", "--whole-s", "120"],
-    "chat_greedy.py": ["--questions", "8", "--twice", "4", "--max-tokens", "12"],
+    "chat_streaming.py": ["--blocks", "3", "--rounds", "1", "--max-tokens", "4"],
+    "chat_slo.py": ["--chats", "24", "--max-tokens", "4", "--first-ms", "60000", "--whole-s", "120"],
+    "chat_greedy.py": ["--questions", "4", "--twice", "2", "--max-tokens", "8"],
 }
 """These measure engines on all cores: no zoo stands beside them, and each engine has a slot for every client."""
 _CHAT_SLOTS = 16
