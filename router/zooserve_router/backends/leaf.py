@@ -90,8 +90,8 @@ def inputs_of(generation: Generation, adapters: Mapping[str, Adapter] = MappingP
         # Left out, the contract echoes the prompt in front of the answer.
         "sampling_param_exclude_input_from_output": [True],
         "sampling_param_return_perf_metrics": [True],
+        # Its fellow `return_stop_reason` is not asked for: nobody reads it, and every token would carry it.
         "return_finish_reason": [True],
-        "return_stop_reason": [True],
     }
     if sampling.stop:
         values["sampling_param_stop"] = [text.encode() for text in sampling.stop]
