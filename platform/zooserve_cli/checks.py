@@ -12,7 +12,7 @@ from zooserve.catalogue import CatalogueError, load_catalogue
 from zooserve.errors import PortTaken, SetupError, ZooserveError
 from zooserve.processes.ports import require_free
 from zooserve.processes.state import StateFolder
-from zooserve.settings import Settings
+from zooserve.settings import Settings, secret
 from zooserve.triton.installation import find_libpython, find_stub
 from zooserve.weights.lock import folder_of, load_lock
 from zooserve_cli.fetch import unwanted_folders
@@ -47,7 +47,8 @@ def all_checks(settings: Settings) -> list[Check]:
     """Every check, in the order to mend them in."""
     state = StateFolder(settings.state_dir).read_state()
     ports = [] if state is not None and state.is_running else _ports(settings)
-    return [*_machine(settings), _catalogue(settings), _repository(settings), *_weights(settings), *ports]
+    catalogue = [_catalogue(settings), *_keys(settings)]
+    return [*_machine(settings), *catalogue, _repository(settings), *_weights(settings), *ports]
 
 
 def _machine(settings: Settings) -> list[Check]:
@@ -127,6 +128,21 @@ def _catalogue(settings: Settings) -> Check:
         return Check("catalogue", False, "cannot be used", str(exc))
     enabled, all_of_them = len(catalogue.models), len(catalogue.models) + len(catalogue.disabled)
     return Check("catalogue", True, f"{all_of_them} models in {settings.catalogue}, {enabled} of them enabled")
+
+
+def _keys(settings: Settings) -> list[Check]:
+    """The keys that upstreams ask for: a model without its key is not ready, while all others serve."""
+    try:
+        catalogue = load_catalogue(settings.catalogue).enabling(settings.models)
+    except CatalogueError:  # told by the check of the catalogue
+        return []
+    names = {model.name: model.chat_backend.key_env for model in catalogue if model.runs_on == "upstream"}
+    return [_key(model, variable) for model, variable in names.items() if variable is not None]
+
+
+def _key(model: str, variable: str) -> Check:
+    there = secret(variable) is not None
+    return Check(f"key of {model}", there, "set" if there else "missing", f"Set {variable} where `zooserve up` runs.")
 
 
 def _weights(settings: Settings) -> list[Check]:
