@@ -42,6 +42,7 @@ class FakeLeaf:
         self.fault = fault
         self.active = 0
         self.left = 0
+        self.looks = 0
         self.chance = itertools.count(1)
         self.running: dict[str, asyncio.Event] = {}
 
@@ -68,6 +69,9 @@ class FakeLeaf:
             return "nothing of requests here\n"
         if self.fault == "gauge stands still":
             return 'nv_trt_llm_request_metrics{model="m",request_type="active"} 0\n'
+        if self.fault == "stale at first":
+            self.looks += 1
+            return f'nv_trt_llm_request_metrics{{model="m",request_type="active"}} {max(self.active, self.looks < 3)}\n'
         return f'nv_trt_llm_request_metrics{{model="m",request_type="active"}} {self.active}\n'
 
     async def responses(self, inputs: Mapping[str, Any], request_id: str = "") -> AsyncGenerator[Response, None]:
@@ -282,6 +286,14 @@ async def cancel_result(fault: str) -> Result:
 async def test_a_server_without_a_gauge_of_slots_is_judged_by_tritons_count_of_cancelled_requests() -> None:
     result = await cancel_result("counts cancelled")
     assert (result.outcome, result.why) == ("pass", "hanging up is counted as a cancelled request by Triton")
+
+
+async def test_a_gauge_that_still_shows_the_last_probe_is_waited_for() -> None:
+    result = await cancel_result("stale at first")
+    assert (result.outcome, result.why) == (
+        "pass",
+        "hanging up frees the slot, as its own gauge of active requests says",
+    )
 
 
 async def test_a_gauge_that_never_moved_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import Callable
 from contextlib import aclosing
 
@@ -19,6 +20,7 @@ _LONG = {
     "return_finish_reason": True,
 }
 _POLL_S = 0.05
+_SETTLES_S = 2.0
 _PATIENCE_S = 10.0
 """For a slot to be free, and for a stopped stream to end: the wrapper looks every 100 ms."""
 _ACTIVE = re.compile(r'^nv_trt_llm_request_metrics\{[^}]*request_type="active"[^}]*\} (\S+)$', re.MULTILINE)
@@ -26,7 +28,7 @@ _CANCELLED = re.compile(r'^nv_inference_request_failure\{[^}]*reason="CANCELED"[
 
 
 async def _cancel(subject: Subject) -> str:
-    before = await _measured(subject)
+    before = await _at_rest(subject)
     async with aclosing(subject.endpoint.responses({"text_input": subject.prompt, **_LONG})) as responses:
         first = await anext(responses, None)
         require(first is not None and first.error is None, "a long stream did not begin")
@@ -34,7 +36,7 @@ async def _cancel(subject: Subject) -> str:
         if before.active is not None and not await _until(subject, lambda now: now.is_above(before)):
             raise NotApplicable("the stream never showed in the gauge of active requests: use a longer --prompt")
     if before.active is not None:
-        seen = await _until(subject, lambda now: now.active == before.active)
+        seen = await _until(subject, lambda now: not now.is_above(before))
         require(seen, f"the slot is still taken {_PATIENCE_S:.0f} s after the client hung up")
         return "hanging up frees the slot, as its own gauge of active requests says"
     seen = await _until(subject, lambda now: now.cancelled > before.cancelled)
@@ -60,6 +62,17 @@ async def _measured(subject: Subject) -> _Load:
     if page is None:
         raise NotApplicable("whether a slot is free shows in the metrics only: give --metrics URL")
     return _Load(page)
+
+
+async def _at_rest(subject: Subject) -> _Load:
+    """The load without what the last probe left: a gauge may be a moment old. With others' requests, the least seen."""
+    least = await _measured(subject)
+    ends = time.monotonic() + _SETTLES_S
+    while least.active and time.monotonic() < ends:
+        await asyncio.sleep(_POLL_S)
+        now = await _measured(subject)
+        least = least if now.is_above(least) else now
+    return least
 
 
 async def _until(subject: Subject, holds: Callable[[_Load], bool]) -> bool:
