@@ -39,7 +39,7 @@ def completion_body(work: Generation, model: Model) -> dict[str, Any]:
     logprobs = work.sampling.logprobs
     return {
         **_common(work.sampling, model, DIALECTS[model.chat_backend.server]),
-        "prompt": work.prompt,
+        "prompt": list(work.ids) or work.prompt,
         "max_tokens": work.sampling.max_tokens,
         **({} if logprobs is None else {"logprobs": logprobs}),
         **_response_format(work.constraint),

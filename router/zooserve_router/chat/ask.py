@@ -19,6 +19,8 @@ class Prompt:
 
     text: str
     tokens: int
+    ids: tuple[int, ...] = ()
+    """Its tokens, where they are sent in the place of the text."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,12 @@ def calls_of_prompts(
     return tuple(
         Call(
             Generation(
-                prompt.text, replace(sampling, seed=(sampling.seed + choice) % 2**63), lora, constraint, cache_key
+                prompt.text,
+                replace(sampling, seed=(sampling.seed + choice) % 2**63),
+                lora=lora,
+                constraint=constraint,
+                ids=prompt.ids,
+                cache_key=cache_key,
             ),
             prompt.tokens + sampling.max_tokens,
         )

@@ -79,6 +79,8 @@ class Generation:
     """An adapter that the catalogue declares, by name."""
     constraint: Constraint | None = None
     """What the engine's grammar holds the answer to, where the backend has json_object or json_schema."""
+    ids: tuple[int, ...] = ()
+    """The prompt as token ids, for a backend that takes them; `prompt` is empty then."""
     cache_key: str | None = None
     """Generations of one key are worth having on one leaf, as their prompts begin alike; None: the prompt tells."""
 

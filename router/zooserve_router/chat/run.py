@@ -144,7 +144,7 @@ class Run:
 
     def _cached_tokens(self) -> int:
         """Of each prompt once, too, the most that any call of it found: never more than the prompts have."""
-        cached: dict[str | None, int] = {}
+        cached: dict[tuple[str, tuple[int, ...]] | None, int] = {}
         for call, usage in self.usages.items():
             prompt = _prompt_of(self.ask.calls[call].work)
             cached[prompt] = max(usage.cached_tokens, cached.get(prompt, 0))
@@ -164,6 +164,6 @@ def says_more_than_text(piece: Piece) -> bool:
     return bool(piece.tool_calls or piece.reasoning or piece.refusal or piece.logprobs)
 
 
-def _prompt_of(work: object) -> str | None:
+def _prompt_of(work: object) -> tuple[str, tuple[int, ...]] | None:
     """What tells one prompt from another; a conversation's calls all have the same."""
-    return work.prompt if isinstance(work, Generation) else None
+    return (work.prompt, work.ids) if isinstance(work, Generation) else None

@@ -53,13 +53,7 @@ class ChatTokenizer:
 
     def decode(self, ids: Sequence[int], param: str) -> str:
         """The text that the engine would tokenize to exactly these ids. Raises BadInput when there is none."""
-        for position, token in enumerate(ids):
-            if not 0 <= token < self.tokenizer.get_vocab_size():
-                raise BadInput(
-                    f"Invalid '{param}': token {token} at position {position} is not in this model's vocabulary of "
-                    f"{self.tokenizer.get_vocab_size()} tokens.",
-                    param=param,
-                )
+        self.refuse_unknown(ids, param)
         text = str(self.tokenizer.decode(list(ids), skip_special_tokens=False))
         if self.tokenizer.encode(text, add_special_tokens=False).ids != list(ids):
             raise BadInput(
@@ -69,6 +63,17 @@ class ChatTokenizer:
                 code="token_ids_not_canonical",
             )
         return text
+
+    def refuse_unknown(self, ids: Sequence[int], param: str) -> None:
+        """Raise BadInput for an id that is no token of this model."""
+        size = self.tokenizer.get_vocab_size()
+        for position, token in enumerate(ids):
+            if not 0 <= token < size:
+                raise BadInput(
+                    f"Invalid '{param}': token {token} at position {position} is not in this model's vocabulary of "
+                    f"{size} tokens.",
+                    param=param,
+                )
 
     def refuse_control_tokens(self, text: str, param: str) -> None:
         """Raise BadInput when the text holds a token that only the template may write."""

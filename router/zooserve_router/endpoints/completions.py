@@ -1,7 +1,6 @@
 """/v1/completions: raw prompts, no template, as OpenAI has it.
 
-The caller writes the whole prompt, control tokens included. Token ids are passed on as the text that the model would
-write them as, and refused where there is none: the leaf's contract takes text only.
+The caller writes the whole prompt, control tokens included.
 """
 
 import secrets
@@ -15,26 +14,24 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from zooserve.catalogue import Catalogue, Model
-from zooserve.errors import BadInput, TooManyItems, Unsupported
-from zooserve_router.chat.ask import Ask, Call, Step, calls_of_prompts
-from zooserve_router.chat.asking import prompt_of_text
-from zooserve_router.chat.generation import Conversation, Generation, Sampling, TokenLogprob
+from zooserve.errors import Unsupported
+from zooserve_router.chat.ask import Ask, Step, calls_of_prompts
+from zooserve_router.chat.generation import Conversation, Sampling, TokenLogprob
 from zooserve_router.chat.grants import granted_tokens
 from zooserve_router.chat.models import ChatModel
 from zooserve_router.chat.service import ChatService
-from zooserve_router.chat.tokens import refuse_more_than
 from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.answers import Answered, answered
 from zooserve_router.endpoints.extras import bookkeeping_asked
 from zooserve_router.endpoints.features import COMPLETIONS, SEED, Need, needs_of, refuse_lacking
+from zooserve_router.endpoints.prompts import PromptInput, echo_of, prompt_of, prompts_in
 from zooserve_router.endpoints.sampling import (
-    MAX_CHOICES,
     choices_asked,
     refuse_unknown_tokens,
     sampling_asked,
     usage_asked,
 )
-from zooserve_router.payload import Fields, checked_text, json_fields
+from zooserve_router.payload import Fields, json_fields
 from zooserve_router.services import context_of, services_of
 
 __all__ = ["CompletionRequest", "routes"]
@@ -42,8 +39,6 @@ __all__ = ["CompletionRequest", "routes"]
 _DEFAULT_MAX_TOKENS = 16
 """OpenAI's own default for this route."""
 _MAX_LOGPROBS = 5
-
-PromptInput = str | tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class CompletionRequest:
     def parse(cls, fields: Fields, catalogue: Catalogue) -> "CompletionRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
         model = find_model(catalogue, fields.required_text("model"), "chat")
-        prompts = _prompts_in(fields.required("prompt"), model.limits.max_tokens)
+        prompts = prompts_in(fields.required("prompt"), model.limits.max_tokens)
         stream = fields.boolean("stream", default=False)
         parsed = cls(
             model=model,
@@ -90,13 +85,17 @@ class CompletionRequest:
         """The request in tokens: prompts counted, answers granted, the same for all since they share one bound."""
         chat = service.ready_model(self.model)
         refuse_unknown_tokens(self.sampling.logit_bias, chat.tokenizer)
-        texts = [await _text_of(chat, prompt) for prompt in self.prompts]
-        prompts = tuple([await prompt_of_text(chat, text, "prompt") for text in texts])
+        prompts = tuple([await prompt_of(chat, prompt) for prompt in self.prompts])
         longest = max(prompt.tokens for prompt in prompts)
         granted = granted_tokens(self.model, longest, self.max_tokens, _DEFAULT_MAX_TOKENS, "prompt")
         sampling = replace(self.sampling, max_tokens=granted)
         calls = calls_of_prompts(prompts, sampling, self.n, chat.model.adapter, cache_key=self.cache_key)
         return Ask(chat, calls, sum(prompt.tokens for prompt in prompts), granted, "text_completion")
+
+    def echoed(self, chat: ChatModel) -> list[str]:
+        """What each choice starts with."""
+        texts = [echo_of(chat, prompt) if self.echo else "" for prompt in self.prompts]
+        return [text for text in texts for _ in range(self.n)]
 
 
 def _needs(fields: Fields, sampling: Sampling) -> Iterator[tuple[str, Need]]:
@@ -104,43 +103,6 @@ def _needs(fields: Fields, sampling: Sampling) -> Iterator[tuple[str, Need]]:
     yield from needs_of(Conversation((), sampling))
     if fields.raw("seed") is not None:
         yield "seed", SEED
-
-
-def _prompts_in(value: Any, max_tokens: int) -> tuple[PromptInput, ...]:
-    """A string, token ids, or an array of either."""
-    if isinstance(value, str):
-        return (checked_text(value, "prompt"),)
-    if not isinstance(value, list) or not value:
-        raise BadInput(
-            "`prompt` must be a string, an array of token ids, or a non-empty array of either.", param="prompt"
-        )
-    if _is_token(value[0]):
-        return (_tokens_in(value, "prompt", max_tokens),)
-    if len(value) > MAX_CHOICES:
-        raise TooManyItems(f"{len(value)} prompts; at most {MAX_CHOICES} are answered per request.", param="prompt")
-    return tuple(
-        _tokens_in(entry, param, max_tokens) if isinstance(entry, list) else checked_text(entry, param)
-        for param, entry in ((f"prompt[{index}]", entry) for index, entry in enumerate(value))
-    )
-
-
-def _tokens_in(values: list[Any], param: str, max_tokens: int) -> tuple[int, ...]:
-    refuse_more_than(max_tokens, len(values), param)  # first: looking at 800,000 ids one by one takes seconds
-    if not values or not all(map(_is_token, values)):
-        raise BadInput(f"`{param}` must be a non-empty array of integer token ids.", param=param, code="invalid_type")
-    return tuple(values)
-
-
-def _is_token(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-async def _text_of(chat: ChatModel, prompt: PromptInput) -> str:
-    if isinstance(prompt, str):
-        return prompt
-    if chat.tokenizer is None:
-        raise Unsupported("`prompt` as token ids is not available with this model; send text.", param="prompt")
-    return await chat.tokenizer.text_of(prompt, "prompt")
 
 
 def _refuse_other_candidates(fields: Fields, n: int) -> None:
@@ -218,10 +180,6 @@ class CompletionShape:
         }
 
 
-def _prompt_of(call: Call) -> str:
-    return call.work.prompt if isinstance(call.work, Generation) else ""
-
-
 async def create_completion(request: Request) -> Response:
     """POST /v1/completions."""
     services, context = services_of(request), context_of(request)
@@ -229,7 +187,7 @@ async def create_completion(request: Request) -> Response:
         wanted = CompletionRequest.parse(await json_fields(request), services.catalogue)
         context.record.runs(wanted.model, "interactive")
         ask = await wanted.ask(services.chat)
-    echoed = [_prompt_of(call) if wanted.echo else "" for call in ask.calls]
+        echoed = wanted.echoed(ask.chat)
     shape = CompletionShape(wanted.model, echoed, with_logprobs=wanted.sampling.logprobs is not None)
     return await answered(services.chat, ask, context, shape, stream=wanted.stream, include_usage=wanted.include_usage)
 
