@@ -118,13 +118,18 @@ class ChatService:
                     yield step
             if not account.run.is_complete:
                 raise BackendFailed(f"The server behind {model.name} ended an answer without saying why.")
-        except BackendUnavailable as fault:
-            if not self._stopped and not account.run.is_complete:
-                self._readiness.doubt(model, fault)
-            raise
         except DeadlineExceeded:
-            if not account.run.has_begun:
-                self._readiness.unanswered(model, _served_by(model), context.budget_s)
+            self._note_lateness(account)
+            raise
+        except (BackendFailed, BackendUnavailable) as fault:
+            if self._stopped or account.run.is_complete:
+                raise
+            if context.deadline.remaining_s() <= 0:
+                # The backend knows the deadline too, and may say that it was cut off before our own timer does.
+                self._note_lateness(account)
+                raise context.deadline.exceeded() from fault
+            if isinstance(fault, BackendUnavailable):
+                self._readiness.doubt(model, fault)
             raise
         finally:
             held.left_all()
@@ -177,6 +182,11 @@ class ChatService:
                 if says_something(piece):
                     account.first_token()
                 yield piece
+
+    def _note_lateness(self, account: Account) -> None:
+        if not account.run.has_begun:
+            model = account.ask.chat.model
+            self._readiness.unanswered(model, _served_by(model), account.context.budget_s)
 
     def _out_of_time(self, account: Account) -> ServingError:
         """What ends a wait: the router's stop, or the request's deadline."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from typing import Any
@@ -290,6 +291,21 @@ async def test_what_goes_wrong_after_every_choice_has_ended_is_no_failure(edge, 
         assert "error" not in json.loads(events(response)[-2])
     assert (await edge.chat()).status_code == 200, "nor a doubt"
     assert_counts_add_up(edge, 2, 0, 0)
+
+
+@pytest.mark.parametrize("fault", [BackendFailed("Request cancelled by client"), BackendUnavailable("cut off")])
+async def test_a_backend_that_says_first_that_the_deadline_cut_it_off_has_not_failed(edge, fault) -> None:
+    async def generate(work, timeout_s):
+        yield Piece("Hel")
+        time.sleep(timeout_s + 0.001)  # noqa: ASYNC251 - our own timer cannot fire meanwhile
+        raise fault
+
+    edge.leaf.generate = generate
+    body = {"model": "chat", "messages": [{"role": "user", "content": "Hi"}]}
+    response = await edge.http.post("/v1/chat/completions", json=body, headers={"x-request-timeout-ms": "30"})
+    assert response.status_code == 504
+    assert_counts_add_up(edge, 0, 1, 0)
+    assert edge.service.ready_model(edge.app.state.services.catalogue.resolve("chat"))
 
 
 async def test_a_backend_that_ends_without_a_reason_has_failed(edge) -> None:
