@@ -6,6 +6,7 @@ Ray's settings are environment variables that it reads when it is imported.
 """
 
 import json
+import logging
 import secrets
 import signal
 import sys
@@ -25,12 +26,17 @@ from zooserve_router.ray_node import start_ray
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["Orders", "RayPorts", "deploy", "environment", "main"]
+__all__ = ["Orders", "RayPorts", "Replica", "deploy", "end_chats", "environment", "main"]
 
 APP_NAME = "zooserve"
 # Our admission refuses long before: Ray's own refusal is a plain-text 503.
 _MAX_ONGOING_REQUESTS = 10_000
 _DRAIN_S = 5.0
+_LAST_WORDS_S = 2.0
+"""For answers that are ended to say so to their callers."""
+_NAME = "router"
+
+_log = logging.getLogger(__name__)
 
 
 class Orders(BaseModel):
@@ -57,6 +63,18 @@ class RayPorts:
     haproxy_metrics: int
     haproxy_stats: int
     fallback_proxy: int
+
+
+class Replica:
+    """What Ray makes of the app in each replica: beside requests it takes the order to end what is left."""
+
+    app: "FastAPI"
+
+    async def end_chats(self) -> None:
+        """End every chat that is still being written; its caller is told so."""
+        services = getattr(self.app.state, "services", None)  # another app may have none
+        if services is not None:
+            services.chat.stop()
 
 
 def environment(sockets: Path, ports: RayPorts, cores: int) -> dict[str, str]:
@@ -105,14 +123,24 @@ def deploy(settings: Settings, metrics: Path, app: str) -> None:
     quiet = LoggingConfig(enable_access_log=False, log_level="WARNING")
     serve.start(http_options={"host": settings.host, "port": settings.port}, logging_config=quiet)
     router = serve.deployment(
-        name="router",
+        name=_NAME,
         num_replicas=settings.router.replicas,
         max_ongoing_requests=_MAX_ONGOING_REQUESTS,
         graceful_shutdown_timeout_s=_DRAIN_S,
         graceful_shutdown_wait_loop_s=0.1,
         ray_actor_options={"num_cpus": 0, "runtime_env": {"env_vars": {"PROMETHEUS_MULTIPROC_DIR": str(metrics)}}},
-    )(serve.ingress(_builder(settings, app))())
+    )(serve.ingress(_builder(settings, app))(Replica))
     serve.run(router.bind(), name=APP_NAME, route_prefix="/", logging_config=quiet)
+
+
+def end_chats() -> None:
+    """Have every replica end its chats. One that does not hear it is ended by Ray, and its streams break off."""
+    from ray import serve
+
+    try:
+        serve.get_deployment_handle(_NAME, APP_NAME).broadcast("end_chats").results(timeout_s=_LAST_WORDS_S)
+    except Exception:  # whatever Ray raises of replicas that are gone or hang, the router stops
+        _log.exception("not every replica could be told to end its chats")
 
 
 def _builder(settings: Settings, app: str) -> Callable[[], "FastAPI"]:
@@ -144,7 +172,9 @@ def main(orders_file: Path) -> None:
         signal.sigwait(signals)
         for admin_socket in orders.sockets.glob("*/admin.sock"):
             with suppress(OSError):  # HAProxy is gone: nothing is in flight
-                haproxy.drain(admin_socket, settings.router.drain_s)
+                if not haproxy.drain(admin_socket, settings.router.drain_s):
+                    end_chats()
+                    haproxy.drain(admin_socket, _LAST_WORDS_S)
     finally:
         serve.shutdown()
         ray.shutdown()
