@@ -9,6 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+pytestmark = pytest.mark.e2e
+
 QUESTION = [{"role": "user", "content": "What is the weather in Paris?"}]
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
 

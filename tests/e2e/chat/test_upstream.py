@@ -2,10 +2,15 @@
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tokenizers import Tokenizer
+
+TOKENIZER = Path(__file__).parents[3] / "model_repository" / "leaf" / "tensorrt_llm" / "1" / "tokenizer.json"
+pytestmark = pytest.mark.e2e
 
 QUESTION = "What is the capital of France?"
 SCHEMA = {
@@ -54,7 +59,7 @@ class Chat:
         assert done == "[DONE]"
         return [json.loads(event) for event in events]
 
-    async def completion(self, prompt: str, **fields: Any) -> Any:
+    async def completion(self, prompt: str | list[int], **fields: Any) -> Any:
         body = {"model": self._model, "prompt": prompt, "max_tokens": 4, "temperature": 0, **fields}
         answer = await self._http.post("/v1/completions", json=body)
         assert answer.status_code == 200, answer.text
@@ -199,3 +204,12 @@ async def test_raw_prompts_are_continued(chat: Chat) -> None:
     answer = await chat.completion("The capital of France is")
     assert answer["choices"][0]["text"].startswith(" Paris")
     assert answer["usage"]["prompt_tokens"] == 5
+
+
+async def test_token_ids_say_the_same_as_their_text(chat: Chat) -> None:
+    text = "The capital of France is"
+    ids = Tokenizer.from_file(str(TOKENIZER)).encode(text, add_special_tokens=False).ids
+    by_text, by_ids = [await chat.completion(prompt, logprobs=2) for prompt in (text, ids)]
+    assert by_ids["choices"] == by_text["choices"]
+    assert by_ids["usage"] == by_text["usage"]
+    assert "".join(by_ids["choices"][0]["logprobs"]["tokens"]) == by_ids["choices"][0]["text"]

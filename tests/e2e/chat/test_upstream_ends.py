@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+pytestmark = pytest.mark.e2e
+
 LONG = 512
 """Tokens, all that the model grants, that take the engine many seconds: whoever leaves, leaves in the middle."""
 

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import httpx
+import pytest
 
 from zooserve.processes.identity import find
 from zooserve.processes.records import ProcessRecords
+
+pytestmark = pytest.mark.e2e
 
 
 def engine_pid(platform: Any) -> int:
