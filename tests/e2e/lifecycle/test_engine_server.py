@@ -13,7 +13,9 @@ import pytest
 from zooserve.processes.identity import find
 from zooserve.processes.records import ProcessRecords
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 
 def engine_pid(platform: Any) -> int:
