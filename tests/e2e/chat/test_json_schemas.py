@@ -12,6 +12,8 @@ import openai
 import pytest
 from jsonschema import Draft202012Validator
 
+pytestmark = pytest.mark.e2e
+
 SCHEMAS, FUNCTIONS, SEED = 200, 24, 20261130
 MAX_TOKENS = 160
 TOPICS = ("a city", "a dog", "the weather in Oslo", "an order of three books", "a user's profile", "a train to Bern")

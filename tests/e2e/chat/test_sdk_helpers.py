@@ -13,6 +13,8 @@ from openai import pydantic_function_tool
 from openai.types.chat import ChatCompletion, ParsedChatCompletion
 from pydantic import BaseModel, Field
 
+pytestmark = pytest.mark.e2e
+
 STORY: Any = [{"role": "user", "content": "Write a long story about a dragon who learns to read."}]
 FRANCE: Any = [{"role": "user", "content": "What is the capital of France?"}]
 """Answered in a sentence: the helpers raise an error for an answer that its bound cuts."""

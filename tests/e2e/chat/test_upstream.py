@@ -9,9 +9,9 @@ import httpx
 import pytest
 from tokenizers import Tokenizer
 
-TOKENIZER = Path(__file__).parents[3] / "model_repository" / "leaf" / "tensorrt_llm" / "1" / "tokenizer.json"
 pytestmark = pytest.mark.e2e
 
+TOKENIZER = Path(__file__).parents[3] / "model_repository" / "leaf" / "tensorrt_llm" / "1" / "tokenizer.json"
 QUESTION = "What is the capital of France?"
 SCHEMA = {
     "type": "object",

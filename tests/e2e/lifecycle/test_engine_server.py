@@ -15,8 +15,6 @@ from zooserve.processes.records import ProcessRecords
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
-
 
 def engine_pid(platform: Any) -> int:
     records = ProcessRecords(platform.folder.records_file).alive()
