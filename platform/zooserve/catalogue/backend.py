@@ -40,7 +40,7 @@ schema). tool_choice: the engine enforces `required` and a named function.
 ToolFamily = Literal["hermes", "llama3", "mistral"]
 """How a model family writes a tool call: the JSON that the router has it write under a schema, and reads back."""
 
-OpenAIServer = Literal["llama.cpp", "openai", "sglang", "trtllm", "vllm"]
+OpenAIServer = Literal["llama.cpp", "openai", "other", "sglang", "trtllm", "vllm"]
 """The programs that speak OpenAI's API, as far as they differ in what they take for granted."""
 
 _SAMPLED: frozenset[Feature] = frozenset({"completions", "penalties", "seed"})

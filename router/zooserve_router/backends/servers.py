@@ -39,6 +39,8 @@ DIALECTS: Mapping[OpenAIServer, Dialect] = MappingProxyType(
         ),
         # Reasoning models refuse sampling parameters, at their defaults too.
         "openai": Dialect(states_defaults=False),
+        # Many know the bound by its older name alone, and drop the newer one without a word.
+        "other": Dialect(limit="max_tokens"),
         # Both take their defaults from the checkpoint's generation_config.json.
         "sglang": Dialect(),
         "vllm": Dialect(),

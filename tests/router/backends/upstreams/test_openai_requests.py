@@ -107,6 +107,12 @@ def test_a_server_with_defaults_of_its_own_is_told_openais() -> None:
         assert not {"temperature", "top_p"} & set(chat_body(plain, model(server=server)))
 
 
+def test_a_server_that_nobody_knows_is_told_the_bound_by_its_older_name() -> None:
+    asked = chat_body(Conversation(HELLO, Sampling(5)), model(server="other"))
+    assert (asked["max_tokens"], asked["temperature"]) == (5, 1.0)
+    assert "max_completion_tokens" not in asked
+
+
 def test_llama_cpp_samples_from_what_the_request_names_alone() -> None:
     asked = chat_body(Conversation(HELLO, Sampling(5, seed=2**32 + 3)), model(server="llama.cpp"))
     assert (asked["top_k"], asked["min_p"], asked["temperature"], asked["top_p"]) == (0, 0.0, 1.0, 1.0)
