@@ -105,10 +105,12 @@ def _most_characters(model: Model, tokenizer: ChatTokenizer) -> int:
 
 
 async def prompt_of_text(chat: ChatModel, text: str, param: str) -> Prompt:
-    """A prompt as it stands. Raises InputTooLong."""
+    """A prompt as it stands, with the token that its server puts before it. Raises InputTooLong."""
     if chat.tokenizer is None:
         return Prompt(text, _estimated_tokens(text))
-    return Prompt(text, await chat.tokenizer.count_prompt(text, chat.model.limits.max_tokens, param))
+    start = chat.tokenizer.added_start
+    sent = text.removeprefix(start)  # the engine adds it by itself, and two of them change the answer
+    return Prompt(sent, await chat.tokenizer.count_prompt(start + sent, chat.model.limits.max_tokens, param))
 
 
 def _ask_of_upstream(chat: ChatModel, told: Conversation, reader: PieceReader | None, max_tokens: int | None) -> Ask:

@@ -64,6 +64,11 @@ async def test_the_token_that_a_server_adds_is_left_to_it(chat_of, ids_of) -> No
     assert (refused.value.param, refused.value.code) == ("prompt", "token_ids_not_canonical")
 
 
+@pytest.mark.parametrize("text", ["Hi", "<|im_start|>Hi"])
+async def test_the_token_that_a_server_adds_is_counted_once_with_a_text_too(chat_of, text) -> None:
+    assert await prompt_of(chat_of("llmapi", added_start="<|im_start|>"), text) == Prompt("Hi", 3)
+
+
 @pytest.mark.parametrize("kind", ["llmapi", "openai"])
 async def test_ids_out_of_the_vocabulary_are_refused_where_it_is_known(chat_of, kind) -> None:
     with pytest.raises(BadInput, match="token 100000 at position 1 is not in this model's vocabulary"):
