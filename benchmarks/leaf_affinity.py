@@ -34,6 +34,7 @@ from zooserve.settings import Settings
 from zooserve.triton.installation import find_installation
 from zooserve.triton.server import Addresses, TritonServer
 from zooserve_cli.plan import own_backends
+from zooserve_router.affinity import IDLE_PART
 from zooserve_router.backends.leaf import Leaf
 from zooserve_router.backends.leaves import Choose, Leaves, by_affinity
 from zooserve_router.chat.generation import Generation, Piece, Sampling, Work
@@ -41,9 +42,9 @@ from zooserve_router.chat.generation import Generation, Piece, Sampling, Work
 MODEL = Path(__file__).parents[1] / "model_repository/leaf/tensorrt_llm"
 SLOTS, CONTEXT, BLOCK = 8, 2048, 32
 ANSWER_TOKENS = 16
-GROUP = 4
+GROUP = 2
 """Conversations under one system prompt."""
-SYSTEM_WORDS, QUESTION_WORDS = 180, 20
+SYSTEM_WORDS, QUESTION_WORDS = 240, 20
 METRICS_LAG_S = 0.6
 _START_S = 120
 _TIMEOUT_S = 120.0
@@ -122,7 +123,7 @@ def policies(rng: random.Random) -> Mapping[str, Choose]:
     return {
         "chance": by_chance(rng),
         "least load": by_load(rng),
-        "affinity": by_affinity(SLOTS * CONTEXT // 4),
+        "affinity": by_affinity(SLOTS * CONTEXT // IDLE_PART),
     }
 
 

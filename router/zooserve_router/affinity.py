@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 
 from zooserve_router.chat.generation import Generation
 
-__all__ = ["LOAD_FACTOR", "WINDOW_CHARACTERS", "affinity_key", "chosen_leaf", "estimated_tokens", "ranked"]
+__all__ = ["IDLE_PART", "LOAD_FACTOR", "WINDOW_CHARACTERS", "affinity_key", "chosen_leaf", "estimated_tokens", "ranked"]
 
 WINDOW_CHARACTERS = 512
 """About 128 tokens, four blocks of TensorRT-LLM's KV cache: shorter prefixes are not worth waiting for."""
 LOAD_FACTOR = 1.25
 """How far above the mean a leaf's load may be for the sake of its cache."""
+IDLE_PART = 8
+"""A leaf with less than this part of its KV budget in flight is not too busy for what it has cached."""
 _CHARACTERS_PER_TOKEN = 4
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from zooserve.catalogue import Backend, BackendKind, Model
 from zooserve.settings import Settings
 from zooserve_observability.leaf_metrics import LeafMetrics
+from zooserve_router.affinity import IDLE_PART
 from zooserve_router.backends.engine_path import EnginePath
 from zooserve_router.backends.leaf import Leaf
 from zooserve_router.backends.leaves import Leaves, by_affinity
@@ -24,8 +25,6 @@ _CLIENTS: Mapping[BackendKind, Callable[[str, str, Backend], _Client]] = Mapping
         "vllm": lambda address, model, _: Vllm(address, model),
     }
 )
-_IDLE_PART = 4
-"""A leaf with less than this part of its KV budget in flight is not too busy for what it has cached."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def opened_leaves(settings: Settings, stack: AsyncExitStack, model: Model, metri
     clients = {address: _opened(stack, model, address) for address in addresses}
     if len(clients) == 1:
         return clients[addresses[0]]
-    shares = _IDLE_PART * len(clients) * settings.router.replicas
+    shares = IDLE_PART * len(clients) * settings.router.replicas
     choose = by_affinity((model.kv_budget_tokens or 0) // shares)
     return Leaves(clients, choose, told=None if metrics is None else _OfModel(model.name, metrics))
 

@@ -133,7 +133,6 @@ async def test_a_schema_is_enforced_by_the_engine(fronts: Any, ask: Any, model: 
 
 
 async def test_log_probabilities_come_token_by_token(fronts: Any, ask: Any) -> None:
-    # llama.cpp has one candidate left where it is greedy, so this answer is drawn.
     body = ask("vllm", max_tokens=6, logprobs=True, top_logprobs=3, temperature=1.0, seed=3)
     choice = (await chat(fronts, body)).json()["choices"][0]
     tokens = choice["logprobs"]["content"]

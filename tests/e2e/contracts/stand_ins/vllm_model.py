@@ -40,7 +40,7 @@ class TritonPythonModel:
             return
         if not tensors["exclude_input_in_output"][0]:
             raise ValueError("When streaming, `exclude_input_in_output` = False is not allowed.")
-        sampling = sampling_of(parameters)
+        sampling = sampling_of(dict(parameters))
         wanted = {name for name in _FLAGS if name in tensors and tensors[name][0]}
         reply = Reply(request.get_response_sender(), self._llama, wanted, parameters.get("logprobs"))
         self._engine.submit(tensors["text_input"][0].decode(), sampling, reply)
