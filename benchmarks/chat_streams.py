@@ -162,6 +162,8 @@ _FIRST_TEXT = re.compile(rb'"content": ?"[^"]')
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
 """With the line break before it: a header may end in a zero, too."""
 _STATUS_OK = b"HTTP/1.1 200 "
+_SEEN_AGAIN = 16
+"""Bytes of what came before that are looked at with what comes: a mark may come in two pieces."""
 
 
 class _Connection(asyncio.Protocol):
@@ -173,6 +175,7 @@ class _Connection(asyncio.Protocol):
         """Whether it has carried an answer before."""
         self._transport: asyncio.Transport | None = None
         self._parts: list[bytes] = []
+        self._start = b""
         self._tail = b""
         self._first_at: float | None = None
         self._answer: asyncio.Future[_Answer] | None = None
@@ -184,7 +187,7 @@ class _Connection(asyncio.Protocol):
     async def exchange(self, request: bytes) -> _Answer:
         """The whole answer to a request. Raises StreamFailed for one that breaks off."""
         assert self._transport is not None
-        self._parts, self._tail, self._first_at = [], b"", None
+        self._parts, self._start, self._tail, self._first_at = [], b"", b"", None
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         try:
@@ -196,10 +199,13 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         now = time.perf_counter()
         self._parts.append(data)
-        if self._first_at is None and _FIRST_TEXT.search(data):
+        seen = self._tail + data
+        self._tail = seen[-_SEEN_AGAIN:]
+        if self._first_at is None and _FIRST_TEXT.search(seen):
             self._first_at = now
-        self._tail = (self._tail + data)[-len(_LAST_CHUNK) :]
-        if self._tail == _LAST_CHUNK or not self._parts[0].startswith(_STATUS_OK):
+        if len(self._start) < len(_STATUS_OK):
+            self._start += data[: len(_STATUS_OK) - len(self._start)]
+        if seen.endswith(_LAST_CHUNK) or not _STATUS_OK.startswith(self._start):
             self._ended(now)
 
     def connection_lost(self, exc: Exception | None) -> None:
