@@ -71,8 +71,8 @@ class FakeLeaf:
             return 'nv_trt_llm_request_metrics{model="m",request_type="active"} 0\n'
         if self.fault == "stale at first":
             self.looks += 1
-            return f'nv_trt_llm_request_metrics{{model="m",request_type="active"}} {max(self.active, int(self.looks < 3))}\n'
-        return f'nv_trt_llm_request_metrics{{model="m",request_type="active"}} {self.active}\n'
+        shown = max(self.active, int(0 < self.looks < 3))
+        return f'nv_trt_llm_request_metrics{{model="m",request_type="active"}} {shown}\n'
 
     async def responses(self, inputs: Mapping[str, Any], request_id: str = "") -> AsyncGenerator[Response, None]:
         if inputs.get("stop"):
