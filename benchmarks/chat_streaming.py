@@ -22,6 +22,7 @@ import random
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -31,6 +32,7 @@ from typing import Any
 from chat_judging import percentile_by_rank
 from chat_prompts import chat_models, greedy_generation
 from chat_streams import EventClient, Heard, LeafClient, StreamClient, closed_loop, distinct_questions
+from cpu import cpu_by_part, platform_records
 
 from zooserve.engine.orders import EngineOrders
 from zooserve.processes.state import PlatformState, StateFolder
@@ -41,6 +43,7 @@ from zooserve_router.chat.tokens import ChatTokenizer
 MOST_FIRST = 1.05
 LEAST_RATE = 0.97
 RESAMPLED = 1000
+LEAST_SHOWN_US = 5
 
 
 @dataclass
@@ -50,6 +53,12 @@ class Side:
     heard: list[Heard] = field(default_factory=list)
     tokens: int = 0
     seconds: float = 0.0
+    cpu: Counter[str] = field(default_factory=Counter)
+    """Seconds of CPU by part of the platform."""
+
+    def us_per_token(self) -> dict[str, float]:
+        """CPU by part, in microseconds for each token."""
+        return {part: 1e6 * spent / self.tokens for part, spent in self.cpu.items()}
 
     @property
     def rate(self) -> float:
@@ -86,6 +95,8 @@ class Row:
     router_rate: float
     p50_interval: tuple[float, float]
     """Where the ratio of the medians would lie in 90 of 100 such runs, by resampling."""
+    direct_cpu_us: dict[str, float]
+    router_cpu_us: dict[str, float]
 
     @property
     def p50_ratio(self) -> float:
@@ -109,15 +120,19 @@ async def compared(pair: Pair, concurrency: int, blocks: int, words: int, max_to
     clients = {"direct": pair.direct, "router": pair.router}
     sides = {name: Side() for name in clients}
     questions = iter(distinct_questions((2 * blocks + 2) * size, words, seed=time.time_ns() % 2**32))
+    records = platform_records()
     for block in range(-1, blocks):  # the first is not counted
         for name in sorted(clients, reverse=bool(block % 2)):
             asked = list(itertools.islice(questions, size if block >= 0 else concurrency))
-            began = time.perf_counter()
+            before, began = cpu_by_part(records), time.perf_counter()
             heard = await closed_loop(clients[name], asked, concurrency, max_tokens)
+            seconds, after = time.perf_counter() - began, cpu_by_part(records)
             if block >= 0:
-                sides[name].seconds += time.perf_counter() - began
-                sides[name].heard += heard
-                sides[name].tokens += sum(map(pair.tokens_of, heard))
+                side = sides[name]
+                side.seconds += seconds
+                side.heard += heard
+                side.tokens += sum(map(pair.tokens_of, heard))
+                side.cpu.update({part: after[part] - before[part] for part in after})
     return _row(pair.name, concurrency, **sides)
 
 
@@ -133,6 +148,8 @@ def _row(name: str, concurrency: int, direct: Side, router: Side) -> Row:
         direct_rate=direct.rate,
         router_rate=router.rate,
         p50_interval=_interval(direct.heard, router.heard, random.Random(1)),
+        direct_cpu_us=direct.us_per_token(),
+        router_cpu_us=router.us_per_token(),
     )
 
 
@@ -208,7 +225,20 @@ def table(rows: Sequence[Row]) -> str:
             f"{where}| **ratio** ({row.answers} answers) | **{row.p50_ratio:.3f}** ({low:.3f} to {high:.3f}) "
             f"| {row.p95_ratio:.3f} | **{row.rate_ratio:.3f}** |",
         ]
-    return "\n".join([*lines, "", *(_verdict(row) for row in rows)])
+    budgets = [line for row in rows for line in ("", *_budget(row))]
+    return "\n".join([*lines, "", *(_verdict(row) for row in rows), *budgets])
+
+
+def _budget(row: Row) -> list[str]:
+    """Where the CPU went, for each token: what the router's way adds shows in its own parts and in the engine's."""
+    parts = sorted(row.router_cpu_us, key=lambda part: -row.router_cpu_us[part])
+    both = [(part, row.direct_cpu_us.get(part, 0.0), row.router_cpu_us[part]) for part in parts]
+    return [
+        f"| CPU at {row.pair}, concurrency {row.concurrency} | direct, us a token | router, us a token |",
+        "|---|---|---|",
+        *(f"| {part} | {one:,.0f} | {other:,.0f} |" for part, one, other in both if max(one, other) >= LEAST_SHOWN_US),
+        f"| **all** | {sum(row.direct_cpu_us.values()):,.0f} | {sum(row.router_cpu_us.values()):,.0f} |",
+    ]
 
 
 def _verdict(row: Row) -> str:
