@@ -5,7 +5,6 @@ python benchmarks/run.py [--short] [--only NAME,NAME]
 
 import argparse
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -13,6 +12,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+
+from ruamel.yaml import YAML
 
 from zooserve.processes.ports import reserved_ports
 from zooserve.settings import Settings
@@ -33,8 +34,6 @@ ON_A_PLATFORM: dict[str, list[str]] = {
     "slo_classes.py": ["--short"],
     "chat_hangups.py": ["--count", "60", "--deadlines", "15", "--warm-up", "20"],
 }
-
-
 ON_A_CHAT_PLATFORM: dict[str, list[str]] = {
     "chat_streaming.py": ["--blocks", "3", "--rounds", "1", "--max-tokens", "4"],
     "chat_slo.py": ["--chats", "24", "--max-tokens", "4", "--first-ms", "60000", "--whole-s", "120"],
@@ -63,7 +62,7 @@ def chat_platform() -> Iterator[Mapping[str, str]]:
     """One with the chat models alone: the leaf's, and the engine's with as many slots as the leaf has."""
     with tempfile.TemporaryDirectory(prefix="zooserve-bench-") as folder:
         catalogue = Path(folder) / "zoo.yaml"
-        catalogue.write_text(_with_slots(Settings().resolved().catalogue.read_text(encoding="utf-8")), encoding="utf-8")
+        _write_with_slots(Settings().resolved().catalogue, catalogue)
         with platform(
             ZOOSERVE_MODELS="chat,chat_json",
             ZOOSERVE_CATALOGUE=str(catalogue),
@@ -73,10 +72,16 @@ def chat_platform() -> Iterator[Mapping[str, str]]:
             yield environment
 
 
-def _with_slots(catalogue: str) -> str:
-    """The catalogue with room for as many requests in the engine."""
-    found = re.sub(r"max_in_flight: \d+", f"max_in_flight: {_CHAT_SLOTS}", catalogue)
-    return re.sub(r"kv_budget_tokens: 8192\b", "kv_budget_tokens: 32768", found)
+def _write_with_slots(source: Path, target: Path) -> None:
+    """The catalogue, with room for as many requests in the engine."""
+    yaml = YAML(typ="safe")
+    catalogue = yaml.load(source.read_text(encoding="utf-8"))
+    for model in catalogue["models"]:
+        if model["runs_on"] == "engine":
+            model["backend"]["max_in_flight"] = _CHAT_SLOTS
+            model["kv_budget_tokens"] = _CHAT_SLOTS * model["limits"]["max_tokens"]
+    with target.open("w", encoding="utf-8") as file:
+        yaml.dump(catalogue, file)
 
 
 def run(benchmarks: Mapping[str, list[str]], environment: Mapping[str, str], *, short: bool) -> list[str]:
