@@ -156,15 +156,14 @@ async def _usual_margins(
 def table(found: Found) -> str:
     """The figures as Markdown."""
     same = found.questions - len(found.partings)
+    head = ["", "| parts after | alone | beside others | margin of logits |", "|---|---|---|---|"]
+    rows = [f"| {at.token} tokens | {at.alone!r} | {at.beside!r} | {at.margin:.3f} |" for at in found.partings]
     lines = [
         f"{found.questions} greedy answers, {found.tokens} tokens: {same} the same alone and at concurrency "
         f"{found.concurrency}, **{len(found.partings)} part** "
         f"({100 * len(found.partings) / found.questions:.1f}% of answers). "
         f"Asked alone twice: {found.differ_alone} of {found.asked_twice} differ.",
-        "",
-        "| parts after | alone | beside others | margin of logits |",
-        "|---|---|---|---|",
-        *(f"| {at.token} tokens | {at.alone!r} | {at.beside!r} | {at.margin:.3f} |" for at in found.partings),
+        *(head + rows if rows else ()),
         "",
         f"At {len(found.usual_margins)} places taken at random the margin has the median "
         f"{statistics.median(found.usual_margins):.2f}; "
