@@ -32,6 +32,7 @@ APP_NAME = "zooserve"
 # Our admission refuses long before: Ray's own refusal is a plain-text 503.
 _MAX_ONGOING_REQUESTS = 10_000
 _DRAIN_S = 5.0
+_TOLD_WITHIN_S = 5.0
 _LAST_WORDS_S = 2.0
 """For answers that are ended to say so to their callers."""
 _NAME = "router"
@@ -138,7 +139,10 @@ def end_chats() -> None:
     from ray import serve
 
     try:
-        serve.get_deployment_handle(_NAME, APP_NAME).broadcast("end_chats").results(timeout_s=_LAST_WORDS_S)
+        handle = serve.get_deployment_handle(_NAME, APP_NAME)
+        # On the fast path Ray would run it in the caller's event loop, and there is none here.
+        handle._init(_run_router_in_separate_loop=True)
+        handle.broadcast("end_chats").results(timeout_s=_TOLD_WITHIN_S)
     except Exception:  # whatever Ray raises of replicas that are gone or hang, the router stops
         _log.exception("not every replica could be told to end its chats")
 
