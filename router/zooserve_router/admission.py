@@ -29,6 +29,11 @@ class Budget:
         return self._tokens.limit
 
     @property
+    def limit_requests(self) -> int | None:
+        """The most of the backend's requests in flight."""
+        return self._requests.limit
+
+    @property
     def taken_tokens(self) -> int:
         """The tokens in flight."""
         return self._tokens.taken

@@ -16,8 +16,8 @@ class _End:
     error: Exception | None = None
 
 
-async def merged(streams: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
-    """All items of all streams. The first error ends it; closing it closes every stream."""
+async def merged(streams: Sequence[AsyncGenerator[T, None]], at_once: int | None = None) -> AsyncGenerator[T, None]:
+    """All items of all streams, of which `at_once` run at a time. The first error ends it; closing it closes them."""
     if len(streams) == 1:
         async with aclosing(streams[0]) as only:
             async for item in only:
@@ -25,7 +25,8 @@ async def merged(streams: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T
         return
     # One slot each: a slow reader slows the streams down instead of filling memory.
     items: asyncio.Queue[T | _End] = asyncio.Queue(maxsize=len(streams))
-    pumps = [asyncio.create_task(_pump(stream, items)) for stream in streams]
+    gate = asyncio.Semaphore(at_once or len(streams))
+    pumps = [asyncio.create_task(_pump(stream, items, gate)) for stream in streams]
     try:
         left = len(pumps)
         while left:
@@ -42,9 +43,9 @@ async def merged(streams: Sequence[AsyncGenerator[T, None]]) -> AsyncGenerator[T
         await asyncio.gather(*pumps, return_exceptions=True)
 
 
-async def _pump(stream: AsyncGenerator[T, None], items: "asyncio.Queue[T | _End]") -> None:
+async def _pump(stream: AsyncGenerator[T, None], items: "asyncio.Queue[T | _End]", gate: asyncio.Semaphore) -> None:
     error: Exception | None = None
-    async with aclosing(stream):
+    async with aclosing(stream), gate:
         try:
             async for item in stream:
                 await items.put(item)

@@ -60,7 +60,8 @@ class ChunkReader:
             raise BackendFailed(f"The upstream of {self._model} sent a chunk that cannot be read.") from exc
         if read and self._first_piece_s is None:
             self._first_piece_s = time.monotonic() - self._sent
-        return read
+        # llama.cpp tells how far it has read the prompt: nothing is said yet, and it does not hang.
+        return read or ([Piece()] if chunk.get("prompt_progress") else [])
 
     def end(self) -> list[Piece]:
         """What the stream's end completes: usage and timings, where they are told.

@@ -83,6 +83,10 @@ class Generation:
     """The prompt as token ids, for a backend that takes them; `prompt` is empty then."""
     cache_key: str | None = None
     """Generations of one key are worth having on one leaf, as their prompts begin alike; None: the prompt tells."""
+    passed_on: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the request that mean something to the upstream alone."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The caller's headers that the catalogue allows the upstream to see."""
 
 
 @dataclass(frozen=True)
@@ -182,3 +186,5 @@ class Piece:
     refusal: str = ""
     usage: Usage | None = None
     report: EngineReport | None = None
+    cut: bool = False
+    """Whether it was ended here, by a stop string that its backend does not know, and goes on over there."""

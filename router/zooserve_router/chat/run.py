@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from zooserve_router.chat.ask import Ask
+from zooserve_router.chat.ask import Ask, Step
 from zooserve_router.chat.asking import tokens_of
 from zooserve_router.chat.generation import EngineReport, Generation, Piece, Timings, Usage
 
@@ -18,6 +18,8 @@ class Choice:
     said: list[str] = field(default_factory=list)
     """Everything that the caller gets, text, thoughts and calls of tools alike."""
     finish_reason: str | None = None
+    is_told: bool = False
+    """Whether the caller was given its end."""
     tokens: int = 0
     """Its length, known once it is finished."""
     first_at: float | None = None
@@ -45,24 +47,21 @@ class Run:
         """What the backend counted, by call."""
         self.past_stop: list[str] = []
         """Text that the backend wrote beyond a stop string."""
+        self.is_answered = False
+        """Whether the backend has sent anything, be it only that it reads the prompt."""
 
     @property
     def finished(self) -> int:
         """Choices whose end the caller was given."""
-        return sum(choice.finish_reason is not None for choice in self.choices)
+        return sum(choice.is_told for choice in self.choices)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every choice has its end."""
+        """Whether the caller was given the end of every choice."""
         return self.finished == len(self.choices)
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether anything was written."""
-        return any(choice.first_at is not None for choice in self.choices)
-
     def has_ended(self, call: int) -> bool:
-        """Whether every choice of this call has its end."""
+        """Whether every choice of this call has its end, be it still on its way to the caller."""
         return all(choice.finish_reason is not None for choice in self.choices if choice.call == call)
 
     def sent(self, call: int) -> None:
@@ -77,13 +76,23 @@ class Run:
         if says_more_than_text(piece):
             choice.said += [piece.reasoning, piece.refusal]
             choice.said += [words for part in piece.tool_calls for words in (part.name or "", part.arguments)]
-        choice.timings = piece.timings or choice.timings
-        choice.report = piece.report or choice.report
+        self.noted(index, piece)
         if says_something(piece):
             choice.last_at = time.monotonic()
             choice.first_at = choice.first_at or choice.last_at
         elif piece.finish_reason is not None:
             choice.last_at = time.monotonic()
+
+    def noted(self, index: int, piece: Piece) -> None:
+        """The engine's figures of this choice, which may come after its end."""
+        choice = self.choices[index]
+        choice.timings = piece.timings or choice.timings
+        choice.report = piece.report or choice.report
+
+    def told(self, step: Step) -> None:
+        """The caller is given this step."""
+        if step.finish_reason is not None:
+            self.choices[step.index].is_told = True
 
     def finish(self, index: int, reason: str) -> int:
         """The choice has ended; its length: the whole grant where that ended it, else its own."""
@@ -99,8 +108,8 @@ class Run:
         return choice.tokens
 
     def count_unfinished(self) -> int:
-        """Count the choices that have no end; their tokens are what nobody got the good of."""
-        unfinished = [choice for choice in self.choices if choice.finish_reason is None]
+        """Count the choices whose end nobody was given; their tokens are what nobody got the good of."""
+        unfinished = [choice for choice in self.choices if not choice.is_told]
         for choice in unfinished:
             choice.tokens = self._length("".join(choice.said))
         return sum(choice.tokens for choice in unfinished)

@@ -109,12 +109,14 @@ class ChatService:
     async def _steps(self, account: Account, held: Held, waits: Waits) -> AsyncGenerator[Step, None]:
         model, context = account.ask.chat.model, account.context
         try:
-            async with aclosing(merged(self._calls(account, held))) as steps:
+            at_once = account.ask.chat.queue.budget.limit_requests
+            async with aclosing(merged(self._calls(account, held), at_once)) as steps:
                 while True:
                     with waits:
                         step = await anext(steps, None)
                     if step is None:
                         break
+                    account.run.told(step)
                     yield step
             if not account.run.is_complete:
                 raise BackendFailed(f"The server behind {model.name} ended an answer without saying why.")
@@ -122,7 +124,7 @@ class ChatService:
             self._note_lateness(account)
             raise
         except (BackendFailed, BackendUnavailable) as fault:
-            if self._stopped or account.run.is_complete:
+            if self._stopped:
                 raise
             if context.deadline.remaining_s() <= 0:
                 # The backend knows the deadline too, and may say that it was cut off before our own timer does.
@@ -147,6 +149,7 @@ class ChatService:
         # An upstream matches stop strings itself; a leaf may let half of one out while it streams.
         scanner = StopScanner(call.work.sampling.stop if isinstance(call.work, Generation) else ())
         gates: defaultdict[int, TokenGate] = defaultdict(TokenGate)
+        cut = False
         run.sent(index)
         try:
             async with aclosing(self._pieces(account, call)) as pieces:
@@ -154,14 +157,19 @@ class ChatService:
                     if piece.usage is not None:
                         run.usages[index] = piece.usage
                         held.counted(index, piece.usage.prompt_tokens + piece.usage.completion_tokens)
+                    cut = cut or piece.cut
                     step = _step(run, first + piece.choice, piece, scanner, gates[piece.choice])
-                    if piece.finish_reason is not None and run.has_ended(index):
+                    if piece.finish_reason is not None and run.has_ended(index) and not cut:
                         held.ended(index)  # before the caller, who may be slow, has read so far
                     if step is not None:
                         yield step
                     if scanner.matched is not None:
                         return
-            held.ended(index)
+            if not cut:
+                held.ended(index)
+        except ServingError:
+            if not run.has_ended(index):
+                raise  # else the caller has all of it: what goes wrong after that is nothing to him
         finally:
             held.left(index)
 
@@ -172,11 +180,10 @@ class ChatService:
         if call.reader is not None:
             pieces = call.reader(pieces, call.choices)
         async with aclosing(pieces):
-            answered = False
             async for piece in pieces:
-                if not answered:
+                if not account.run.is_answered:
                     self._readiness.answered(_served_by(model))
-                    answered = True
+                    account.run.is_answered = True
                 if not 0 <= piece.choice < call.choices:
                     raise BackendFailed(f"The server behind {model.name} answered with a choice nobody asked for.")
                 if says_something(piece):
@@ -184,7 +191,7 @@ class ChatService:
                 yield piece
 
     def _note_lateness(self, account: Account) -> None:
-        if not account.run.has_begun:
+        if not account.run.is_answered:
             model = account.ask.chat.model
             self._readiness.unanswered(model, _served_by(model), account.context.budget_s)
 
@@ -212,7 +219,8 @@ class ChatService:
 def _step(run: Run, index: int, piece: Piece, scanner: StopScanner, gate: TokenGate) -> Step | None:
     """What the caller gets of a piece; None where it says nothing new."""
     if run.choices[index].finish_reason is not None:
-        return None  # only figures may follow the end
+        run.noted(index, piece)  # only figures may follow the end
+        return None
     text, reason = scanner.feed(piece.text), piece.finish_reason
     if scanner.matched is not None:
         reason = "stop"

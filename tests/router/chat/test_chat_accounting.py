@@ -12,6 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from zooserve.errors import BackendFailed, BackendUnavailable
+from zooserve_router import readiness
+from zooserve_router.admission import Budget
 from zooserve_router.chat.generation import EngineReport, Piece, Timings, ToolCallPart, Usage
 from zooserve_router.chat.held import Held
 from zooserve_router.context import ANONYMOUS, Record
@@ -211,6 +213,36 @@ async def test_what_a_backend_counts_beyond_the_estimate_is_held_too(edge) -> No
     assert edge.budget.taken_requests == 0
 
 
+async def test_one_request_asks_for_no_more_choices_at_a_time_than_its_backend_takes(edge) -> None:
+    edge.queue.budget = Budget("chat", None, limit_requests=2)
+    open_at: list[int] = []
+    said = edge.leaf.generate
+
+    async def generate(work, timeout_s):
+        async for piece in said(work, timeout_s):
+            open_at.append(edge.leaf.open)
+            await asyncio.sleep(0)
+            yield piece
+
+    edge.leaf.generate = generate
+    choices = (await edge.chat(n=5)).json()["choices"]
+    assert [choice["message"]["content"] for choice in choices] == ["Hello"] * 5
+    assert max(open_at) == 2
+    assert edge.queue.budget.taken_requests == 0
+
+
+async def test_a_message_that_is_cut_off_here_holds_its_room_until_its_backend_has_surely_stopped(many) -> None:
+    many.service._cancel_settles_s = 60
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    many.leaf.script = [Piece('{"message": "one"}', "stop")]
+    await many.chat(model="grammar", tools=tools, stop=", t")
+    assert many.budget.taken_tokens == 0
+    many.leaf.script = [Piece('{"message": "one, two'), Piece(", three"), Piece("", "stop")]
+    await many.chat(model="grammar", tools=tools, stop=", t")
+    assert many.leaf.open == 0
+    assert many.budget.taken_tokens > 0
+
+
 # Ends
 
 
@@ -291,6 +323,32 @@ async def test_what_goes_wrong_after_every_choice_has_ended_is_no_failure(edge, 
         assert "error" not in json.loads(events(response)[-2])
     assert (await edge.chat()).status_code == 200, "nor a doubt"
     assert_counts_add_up(edge, 2, 0, 0)
+
+
+async def test_no_choice_is_lost_by_what_goes_wrong_after_the_end_of_another(edge) -> None:
+    edge.leaf.script = [Piece("Hello", "stop"), BackendUnavailable("the connection broke")]
+    choices = (await edge.chat(n=3)).json()["choices"]
+    assert [(choice["message"]["content"], choice["finish_reason"]) for choice in choices] == [("Hello", "stop")] * 3
+    assert_counts_add_up(edge, 3, 0, 0)
+
+
+@pytest.mark.parametrize(("signs", "ready"), [([], False), ([Piece()], True)], ids=["nothing", "a sign of life"])
+async def test_callers_with_little_time_are_no_doubt_of_a_backend_that_shows_it_reads(
+    edge, monkeypatch, signs, ready
+) -> None:
+    monkeypatch.setattr(readiness, "_TIME_ENOUGH_S", 0.0)
+
+    async def generate(work, timeout_s):
+        for sign in signs:
+            yield sign
+        await asyncio.Event().wait()
+
+    edge.leaf.generate = generate
+    body = {"model": "chat", "messages": [{"role": "user", "content": "Hi"}]}
+    headers = {"x-request-timeout-ms": "50"}
+    asking = [edge.http.post("/v1/chat/completions", json=body, headers=headers) for _ in range(3)]
+    assert {response.status_code for response in await asyncio.gather(*asking)} == {504}
+    assert edge.service._readiness.is_ready("chat") is ready
 
 
 @pytest.mark.parametrize("fault", [BackendFailed("Request cancelled by client"), BackendUnavailable("cut off")])
@@ -382,6 +440,13 @@ async def test_the_engines_figures_become_series(edge) -> None:
     assert [told(edge, "zooserve_leaf_kv_blocks_total", state=state) for state in ("reused", "missed")] == [3, 1]
     assert [told(edge, "zooserve_draft_tokens_total", state=state) for state in ("accepted", "rejected")] == [6, 2]
     assert told(edge, "zooserve_draft_acceptance_rate_sum") == 0.75
+
+
+async def test_figures_that_come_after_the_end_of_a_choice_are_its_own(edge) -> None:
+    edge.leaf.script = [Piece("Hello", "stop"), Piece(usage=Usage(7, 3), timings=TIMINGS)]
+    await edge.chat()
+    assert told(edge, "zooserve_engine_phase_seconds_sum", phase="prefill") == TIMINGS.prefill_s
+    assert "prefill" in [span.name for span in edge.spans]
 
 
 # Spans

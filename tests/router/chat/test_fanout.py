@@ -61,3 +61,21 @@ async def test_cancelling_the_reader_closes_every_stream() -> None:
     with pytest.raises(asyncio.CancelledError):
         await reader
     assert all(source.closed for source in sources)
+
+
+async def test_no_more_streams_run_at_a_time_than_may() -> None:
+    gate = asyncio.Event()
+    begun: list[int] = []
+
+    async def read(number: int) -> AsyncGenerator[int, None]:
+        begun.append(number)
+        yield number
+        await gate.wait()
+
+    streams = merged([read(number) for number in range(5)], at_once=2)
+    assert sorted([await anext(streams), await anext(streams)]) == [0, 1]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert begun == [0, 1]
+    gate.set()
+    assert sorted([item async for item in streams]) == [2, 3, 4]

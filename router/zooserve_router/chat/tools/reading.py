@@ -54,7 +54,7 @@ class _Choice:
         text = self._scanner.feed("".join(part for part in said if isinstance(part, str)))
         calls = tuple(part for part in said if isinstance(part, ToolCallPart))
         if self.stopped:
-            return replace(piece, text=text, tool_calls=calls, finish_reason="stop")
+            return replace(piece, text=text, tool_calls=calls, finish_reason="stop", cut=piece.finish_reason is None)
         if piece.finish_reason is None:
             return replace(piece, text=text, tool_calls=calls)
         reason = self._reason(piece.finish_reason)

@@ -159,6 +159,12 @@ async def test_llama_cpps_timings_are_told(fake: Any, answers: Any, sse: Any) ->
     assert last == Piece(usage=Usage(9, 2), timings=Timings(0.0, 0.25, 0.5))
 
 
+async def test_that_a_prompt_is_being_read_is_a_sign_of_life(fake: Any, answers: Any, sse: Any) -> None:
+    reading = {**chunk({"role": "assistant", "content": None}), "prompt_progress": {"total": 900, "processed": 256}}
+    fake.streams(sse(reading), sse(chunk({"content": "a"}, "stop")), sse("[DONE]"))
+    assert await answers(HELLO) == [Piece(), Piece("a", "stop")]
+
+
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [("eos", "stop"), ("max_tokens", "length"), ("function_call", "tool_calls"), ("content_filter", "content_filter")],
