@@ -35,8 +35,7 @@ class EventReader:
         """The events that this chunk completes. Raises BackendFailed for one that has no end."""
         if not self._began:
             self._began, chunk = True, chunk.removeprefix(_BOM)
-        *lines, self._unread = _LINE_END.split(self._unread + chunk)
-        events = [event for line in lines if (event := self._take(line)) is not None]
+        events = [event for line in self._lines(chunk) if (event := self._take(line)) is not None]
         if self._size + len(self._unread) > _LONGEST_EVENT_BYTES:
             raise BackendFailed(f"The upstream sent an event of more than {_LONGEST_EVENT_BYTES} bytes.")
         return events
@@ -45,6 +44,14 @@ class EventReader:
         """What the end of the stream completes: some servers leave out the last blank line."""
         return self.feed(b"\n\n") if self._unread or self._data else []
 
+    def _lines(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk completes; one without a line end is not looked through again with the next."""
+        if b"\n" not in chunk and b"\r" not in chunk and not self._unread.endswith(b"\r"):
+            self._unread += chunk
+            return []
+        *lines, self._unread = _LINE_END.split(self._unread + chunk)
+        return lines
+
     def _take(self, line: bytes) -> ServerEvent | None:
         if not line:
             return self._complete()
@@ -52,7 +59,7 @@ class EventReader:
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-            self._size += len(value)
+            self._size += len(value) + 1  # and the line break that joins it
         elif name == b"event":
             self._name = value
         return None

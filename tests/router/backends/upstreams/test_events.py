@@ -51,7 +51,7 @@ def test_the_last_event_may_lack_its_blank_line() -> None:
     assert reader.rest() == [ServerEvent("[DONE]")]
 
 
-@pytest.mark.parametrize("endless", [b"data: " + b"x" * 64, b"data: xxxxxxxx\n" * 8])
+@pytest.mark.parametrize("endless", [b"data: " + b"x" * 64, b"data: xxxxxxxx\n" * 8, b"data\n" * 49])
 def test_an_event_without_end_is_given_up(endless: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_LONGEST_EVENT_BYTES", 48)
     with pytest.raises(BackendFailed, match="more than 48 bytes"):
@@ -61,3 +61,19 @@ def test_an_event_without_end_is_given_up(endless: bytes, monkeypatch: pytest.Mo
 def test_many_events_are_no_long_event(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_LONGEST_EVENT_BYTES", 48)
     assert len(EventReader().feed(b"data: xxxxxxxx\n\n" * 8)) == 8
+
+
+def test_a_long_line_is_not_looked_through_again_with_each_of_its_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_through: list[int] = []
+
+    class Counted:
+        def split(self, text: bytes) -> list[bytes]:
+            looked_through.append(len(text))
+            return text.split(b"\n")
+
+    monkeypatch.setattr(events, "_LINE_END", Counted())
+    reader = EventReader()
+    chunks = [b"data: ", *[b"x" * 100] * 50, b"\n\n"]
+    told = [each for chunk in chunks for each in reader.feed(chunk)]
+    assert told == [ServerEvent("x" * 5000)]
+    assert sum(looked_through) == sum(map(len, chunks))
