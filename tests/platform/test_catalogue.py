@@ -237,10 +237,28 @@ def test_a_bad_adapter_fails_at_load(write, old: str, new: str, said: str) -> No
         load_catalogue(write(CHAT.replace(old, new)))
 
 
-@pytest.mark.parametrize("name", ["Authorization", "cookie", "Host", "Transfer-Encoding"])
+@pytest.mark.parametrize("name", ["Authorization", "cookie", "Host", "Transfer-Encoding", "X-API-Key"])
 def test_no_catalogue_passes_a_callers_credentials_on(write, name: str) -> None:
     with pytest.raises(CatalogueError, match=f"`forward_headers` names {name}"):
         load_catalogue(write(CHAT.replace("kind: llmapi", f"forward_headers: [X-Tenant, {name}]")))
+
+
+ENGINE = CHAT.replace("runs_on: leaf", "runs_on: engine").replace("llmapi", "openai").partition("      lora:")[0]
+ENGINE += CHAT[CHAT.index("    limits:") :]
+
+
+def test_what_the_platforms_own_engine_is_need_not_be_said(write) -> None:
+    bare = ENGINE.replace("    backend:\n      kind: openai\n", "")
+    for text in (ENGINE, bare, ENGINE.replace("kind: openai", "server: llama.cpp\n      kind: openai")):
+        assert load_catalogue(write(text)).resolve("chat").chat_backend.server == "llama.cpp"
+    with pytest.raises(CatalogueError, match=r"is llama\.cpp's server"):
+        load_catalogue(write(ENGINE.replace("kind: openai", "server: vllm\n      kind: openai")))
+
+
+@pytest.mark.parametrize("feature", ["images", "tools", "tool_choice"])
+def test_a_rendered_prompt_carries_no_features_of_messages(write, feature: str) -> None:
+    with pytest.raises(CatalogueError, match=f"`can` has no {feature}"):
+        load_catalogue(write(CHAT.replace("kind: llmapi", f"kind: llmapi\n      can: [json_schema, {feature}]")))
 
 
 def test_a_header_to_pass_on_is_one(write) -> None:

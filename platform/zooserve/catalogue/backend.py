@@ -60,6 +60,8 @@ tensorrt_llm writes JSON only where it was set up with a grammar: `can: [json_ob
 """
 
 _OVER_HTTP: tuple[BackendKind, ...] = ("openai", "anthropic")
+_OF_MESSAGES: frozenset[Feature] = frozenset({"images", "tool_choice", "tools"})
+"""What a rendered prompt does not carry: no `can` lends it to a backend that takes one."""
 _WITH_ADAPTERS: tuple[BackendKind, ...] = ("llmapi", "vllm")
 
 
@@ -82,6 +84,7 @@ HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$")
 _NOT_FORWARDED = frozenset(
     {
         "accept-encoding",
+        "api-key",
         "authorization",
         "connection",
         "content-encoding",
@@ -97,6 +100,7 @@ _NOT_FORWARDED = frozenset(
         "trailer",
         "transfer-encoding",
         "upgrade",
+        "x-api-key",
     }
 )
 """The caller's credentials, and what speaks of its connection or its body alone."""
@@ -148,6 +152,9 @@ class Backend(Entry):
             raise ValueError(f"a backend of kind {self.kind} has a `url`, not `leaves`")
         if self.url is not None and not self.is_upstream:
             raise ValueError(f"a backend of kind {self.kind} has `leaves`, not a `url`")
+        if not self.is_upstream and self.can & _OF_MESSAGES:
+            lent = ", ".join(sorted(self.can & _OF_MESSAGES))
+            raise ValueError(f"a backend of kind {self.kind} takes rendered prompts, so that `can` has no {lent}")
         own = [name for name in self.forward_headers if name.lower() in _NOT_FORWARDED]
         if own:
             raise ValueError(f"`forward_headers` names {own[0]}, which is the caller's own or this connection's")

@@ -1,6 +1,7 @@
 """One public model of the catalogue: what it is called, what it takes, where it runs."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -14,6 +15,16 @@ __all__ = ["ChunkTokens", "Limits", "LongText", "Modality", "Model", "Prompts", 
 Task = Literal["embed", "rerank", "classify", "rag_query", "sparse", "chat"]
 SloClass = Literal["interactive", "bulk"]
 Modality = Literal["text", "image", "file"]
+
+_UNDECLARED: Mapping[str, Backend] = MappingProxyType(
+    {
+        "zoo": Backend(),  # nobody asks a model of another task what it can do
+        "leaf": Backend(),
+        "engine": Backend(kind="openai", server="llama.cpp"),
+        "upstream": Backend(kind="openai"),
+    }
+)
+"""What answers for a model whose entry has no `backend`, by where it runs."""
 
 
 class Limits(Entry):
@@ -168,6 +179,16 @@ class Model(Entry):
         if (self.chat_backend.url is None) is (self.runs_on == "upstream"):
             raise ValueError("a model has a `backend.url` where it runs on `upstream`, and only there")
 
+    @field_validator("backend")
+    @classmethod
+    def _engine_is_llama_cpps(cls, backend: Backend | None, info: ValidationInfo) -> Backend | None:
+        """What its server takes for granted, and what its grammars pass over, is known without being declared."""
+        if backend is None or info.data.get("runs_on") != "engine":
+            return backend
+        if "server" in backend.model_fields_set and backend.server != "llama.cpp":
+            raise ValueError("what `runs_on: engine` is llama.cpp's server: leave `server` out")
+        return backend.model_copy(update={"server": "llama.cpp"})
+
     @field_validator("kv_config")
     @classmethod
     def _one_size_of_a_token(cls, config: KvConfig | None, info: ValidationInfo) -> KvConfig | None:
@@ -214,7 +235,7 @@ class Model(Entry):
     @property
     def chat_backend(self) -> Backend:
         """What answers for this chat model."""
-        return self.backend or Backend(kind="llmapi" if self.runs_on == "leaf" else "openai")
+        return self.backend or _UNDECLARED[self.runs_on]
 
     def triton_model(self, slo_class: SloClass) -> str:
         """The Triton model for this class; a model without a bulk twin serves bulk from the interactive one."""
