@@ -117,7 +117,7 @@ class Backend(Entry):
     server: OpenAIServer = "openai"
     """Kind openai: the program that answers at `url`."""
     max_in_flight: Annotated[int, Field(gt=0)] = 64
-    """Requests that one router replica may have with it at once, whatever their size; more wait for their turn."""
+    """Requests that may be with it at once over all router replicas, whatever their size; more wait for their turn."""
     model: str | None = None
     """Its name over there; none: the public name."""
     key_env: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] | None = None

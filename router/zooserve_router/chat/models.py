@@ -57,7 +57,7 @@ def load_chat_models(
 ) -> Mapping[str, ChatModel]:
     """The chat models whose files are there and can be used; one that is missing shows in that model's readiness.
 
-    Each replica gets its share of a model's KV budget.
+    Each replica gets its share of a model's KV budget, and of the requests that may be in flight.
     """
     loaded: dict[str, ChatModel] = {}
     for model in catalogue.of_task("chat"):
@@ -76,8 +76,14 @@ def _load(model: Model, repository: Path, bounds: RouterSettings, backend: ChatB
 
 
 def _queue(model: Model, bounds: RouterSettings) -> FairQueue:
-    tokens = model.kv_tokens and max(1, model.kv_tokens // bounds.replicas)
-    return FairQueue(Budget(model.name, tokens, model.chat_backend.max_in_flight), bounds.chat_max_waiting)
+    tokens = model.kv_tokens and _share(model.kv_tokens, bounds)
+    requests = _share(model.chat_backend.max_in_flight, bounds)
+    return FairQueue(Budget(model.name, tokens, requests), bounds.chat_max_waiting)
+
+
+def _share(whole: int, bounds: RouterSettings) -> int:
+    """What one replica gets of it, at least one."""
+    return max(1, whole // bounds.replicas)
 
 
 def chat_probe(model: Model, models: Mapping[str, ChatModel]) -> Probe:

@@ -9,13 +9,14 @@ from zooserve_router.chat.models import load_chat_models
 ROOT = Path(__file__).parents[3]
 
 
-def test_each_replica_has_its_share_of_the_tokens_and_a_bounded_queue(edge, chat_model) -> None:
+def test_each_replica_has_its_share_of_the_room_and_a_bounded_queue(edge, chat_model) -> None:
+    backend = Backend(kind="openai", max_in_flight=8)
     model = chat_model.model_copy(
-        update={"runs_on": "engine", "tokenizer": None, "chat_template": None, "backend": Backend(kind="openai")}
+        update={"runs_on": "engine", "tokenizer": None, "chat_template": None, "backend": backend}
     )
     bounds = RouterSettings(replicas=3, chat_max_waiting=7)
     queue = load_chat_models(Catalogue((model,)), ROOT, bounds, lambda _: edge.leaf)["chat"].queue
-    assert queue.budget.limit_tokens == 333
+    assert (queue.budget.limit_tokens, queue.budget.limit_requests) == (333, 2)
     assert queue.most_waiting == 7
 
 
