@@ -29,6 +29,8 @@ _KEPT_S = 3.0
 _LONGEST_ERROR_BYTES = 64 * 2**10
 # After its last event a server ends the response in the same breath; the connection can be kept if it does.
 _LAST_BYTES_S = 0.25
+_CONNECTING = "connection.connect_tcp.started"
+"""What httpcore calls that step, in its `trace` extension."""
 _log = logging.getLogger(__name__)
 
 
@@ -101,12 +103,22 @@ class Upstream:
         merged.update({**fixed, **self.headers})
         content = orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
 
+        steps: set[str] = set()
+
+        async def note(step: str, info: Mapping[str, Any]) -> None:
+            steps.add(step)
+
         def request() -> httpx.Request:
-            return self.http.build_request("POST", f"{self.url}{path}", content=content, headers=merged)
+            extensions = {"trace": note}
+            return self.http.build_request(
+                "POST", f"{self.url}{path}", content=content, headers=merged, extensions=extensions
+            )
 
         try:
             return await self.http.send(request(), stream=True)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            if _CONNECTING in steps:
+                raise  # it was not kept: the server broke off with this very request, which may be why
             return await self.http.send(request(), stream=True)
 
     async def _read(

@@ -94,6 +94,12 @@ def client_of(fake: FakeUpstream, model: Model) -> OpenAIUpstream | AnthropicUps
 
 
 @pytest.fixture
+def model() -> Callable[..., Model]:
+    """A model with this backend."""
+    return model_of
+
+
+@pytest.fixture
 def fake() -> FakeUpstream:
     return FakeUpstream()
 

@@ -16,6 +16,8 @@ from zooserve.errors import (
     ServingError,
     Unsupported,
 )
+from zooserve_router.backends.openai import OpenAIUpstream
+from zooserve_router.backends.upstream import Upstream
 from zooserve_router.chat.generation import (
     Conversation,
     Generation,
@@ -353,6 +355,24 @@ async def test_a_kept_connection_that_had_ended_is_tried_once_more(fake: Any, an
     with pytest.raises(BackendUnavailable, match="broke its answer off"):
         await answers(HELLO)
     assert len(fake.asked) == 2
+
+
+async def test_a_new_connection_that_breaks_is_not_tried_again_since_the_request_may_be_why(model: Any) -> None:
+    asked: list[bytes] = []
+
+    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.close()
+
+    async with (
+        await asyncio.start_server(break_off, "127.0.0.1", 0) as server,
+        httpx.AsyncClient(trust_env=False) as http,
+    ):
+        port = server.sockets[0].getsockname()[1]
+        upstream = OpenAIUpstream(Upstream(http, model(), f"http://127.0.0.1:{port}/v1"))
+        with pytest.raises(BackendUnavailable, match="broke its answer off"):
+            await anext(upstream.generate(HELLO, 5))
+    assert len(asked) == 1
 
 
 async def test_a_connection_that_breaks_in_the_middle_is_not_tried_again(fake: Any, client: Any, sse: Any) -> None:
