@@ -49,7 +49,7 @@ def opened_leaves(settings: Settings, stack: AsyncExitStack, model: Model, metri
     if len(clients) == 1:
         return clients[addresses[0]]
     shares = IDLE_PART * len(clients) * settings.router.replicas
-    choose = by_affinity((model.kv_budget_tokens or 0) // shares)
+    choose = by_affinity((model.kv_tokens or 0) // shares)
     return Leaves(clients, choose, told=None if metrics is None else _OfModel(model.name, metrics))
 
 

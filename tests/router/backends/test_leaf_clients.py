@@ -43,6 +43,25 @@ async def test_one_leaf_is_asked_directly_in_its_own_contract(kind: Any, client:
         assert (opened._stream.address, opened._stream.model) == ("127.0.0.1:4711", "the_model")
 
 
+@pytest.mark.parametrize(
+    "budget",
+    [{"kv_budget_tokens": 16_000}, {"kv_budget_tokens": None, "kv_memory_bytes": 32_000, "kv_bytes_per_token": 2}],
+    ids=["tokens", "memory"],
+)
+async def test_a_leaf_below_its_idle_part_of_the_budget_keeps_its_prompts_however_the_budget_is_given(
+    budget: dict[str, Any],
+) -> None:
+    several = model_on(Backend(leaves=("a:1", "b:1"))).model_copy(update=budget)
+    async with AsyncExitStack() as stack:
+        opened = opened_leaves(Settings(), stack, several, None)
+        assert isinstance(opened, Leaves)
+        prompt = Generation("Hi")
+        first = opened._choose(prompt, {"a:1": 0, "b:1": 0}, 1)
+        (other,) = {"a:1", "b:1"} - {first}
+        assert opened._choose(prompt, {first: 900, other: 0}, 1) == first  # an eighth of half of 16,000 is 1,000
+        assert opened._choose(prompt, {first: 1100, other: 0}, 1) == other
+
+
 async def test_several_leaves_are_asked_by_affinity() -> None:
     async with AsyncExitStack() as stack:
         opened = opened_leaves(Settings(), stack, model_on(Backend(kind="vllm", leaves=("a:1", "b:1"))), None)
