@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from zooserve.errors import Unsupported
+from zooserve_router.references import referred
 
 __all__ = ["refuse_unenforced"]
 
@@ -249,11 +250,7 @@ def _overlap(options: Sequence[Any], root: Schema) -> str | None:
 def _resolved(option: Any, root: Schema) -> Schema:
     """The schema that a reference leads to; the edge has seen to it that it leads somewhere."""
     while isinstance(option, Mapping) and isinstance(option.get("$ref"), str):
-        target: Any = root
-        for part in option["$ref"].split("/")[1:]:
-            name = part.replace("~1", "/").replace("~0", "~")
-            target = target[int(name)] if isinstance(target, list) else target[name]
-        option = target
+        option = referred(root, option["$ref"])
     return option if isinstance(option, Mapping) else {}
 
 

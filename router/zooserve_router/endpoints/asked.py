@@ -12,6 +12,7 @@ import orjson
 from zooserve.errors import BadInput, TooManyItems
 from zooserve_router.chat.generation import Constraint, Tool, ToolChoice
 from zooserve_router.endpoints.schemas import Blame, checked_schema
+from zooserve_router.nesting import is_deeper
 from zooserve_router.payload import Fields, checked_text, kind_of, shown
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MAX_TOOLS = 128
 _MAX_TOOLS_BYTES = 512 * 1024
+_MAX_TOOLS_LEVELS = 128
+"""Of nested JSON in all of `tools`: a schema's own bound, and as much again around it."""
 _MAX_DESCRIPTION = 16 * 1024
 _NO_PARAMETERS = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 _COMPOSED = ("$ref", "allOf", "anyOf", "oneOf")
@@ -84,6 +87,8 @@ def listed_tools(value: Any, param: str = "tools") -> list[Any]:
         raise BadInput(f"`{param}` is {kind_of(value)}; it must be an array.", param=param, code="invalid_type")
     if len(value) > _MAX_TOOLS:
         raise TooManyItems(f"{len(value)} tools; at most {_MAX_TOOLS} are read.", param=param)
+    if is_deeper(value, _MAX_TOOLS_LEVELS):
+        raise BadInput(f"`{param}` is nested deeper than {_MAX_TOOLS_LEVELS} levels. Make it flatter.", param=param)
     size = len(orjson.dumps(value))
     if size > _MAX_TOOLS_BYTES:
         raise BadInput(f"`{param}` has {size} bytes; at most {_MAX_TOOLS_BYTES} are read.", param=param)

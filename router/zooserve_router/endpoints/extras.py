@@ -11,6 +11,7 @@ import orjson
 
 from zooserve.catalogue import Backend, Model
 from zooserve.errors import BadInput, Unsupported
+from zooserve_router.nesting import is_deeper
 from zooserve_router.payload import Fields
 
 __all__ = ["bookkeeping_asked", "extras_asked", "forwarded_headers", "metadata_asked", "passed_on"]
@@ -20,6 +21,7 @@ _MAX_KEY = 64
 _MAX_VALUE = 512
 _MAX_LABEL = 512
 _MAX_OBJECT_BYTES = 64 * 1024
+_MAX_OBJECT_LEVELS = 32
 
 _TIERS = ("auto", "default", "flex", "priority", "scale")
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -140,6 +142,8 @@ def _object(fields: Fields, name: str) -> dict[str, Any] | None:
     if value is None:
         return None
     Fields.of(value, name)
+    if is_deeper(value, _MAX_OBJECT_LEVELS):
+        raise BadInput(f"`{name}` is nested deeper than {_MAX_OBJECT_LEVELS} levels. Make it flatter.", param=name)
     size = len(orjson.dumps(value))
     if size > _MAX_OBJECT_BYTES:
         raise BadInput(f"`{name}` has {size} bytes; at most {_MAX_OBJECT_BYTES} are passed on.", param=name)

@@ -12,7 +12,9 @@ import jsonschema_rs
 import orjson
 
 from zooserve.errors import BadInput
+from zooserve_router.nesting import is_deeper
 from zooserve_router.payload import kind_of
+from zooserve_router.references import referred
 
 __all__ = ["Blame", "checked_schema"]
 
@@ -46,6 +48,30 @@ _ONE = (
 _LISTS = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
 _MAPS = ("$defs", "definitions", "dependentSchemas", "patternProperties", "properties")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_TYPES = {"enum": ["array", "boolean", "integer", "null", "number", "object", "string"]}
+_TEXT, _NUMBER, _BOUND = {"type": "string"}, {"type": "number"}, {"type": ["number", "boolean"]}
+_SUBSCHEMA = {"$ref": "#"}
+_SUBSCHEMAS = {"type": "array", "items": _SUBSCHEMA}
+_SUBSCHEMAS_BY_NAME = {"type": "object", "additionalProperties": _SUBSCHEMA}
+_SHAPE = {
+    "type": ["object", "boolean"],
+    "properties": {
+        **dict.fromkeys(_ONE, _SUBSCHEMA),
+        **dict.fromkeys(_LISTS, _SUBSCHEMAS),
+        **dict.fromkeys(_MAPS, _SUBSCHEMAS_BY_NAME),
+        **dict.fromkeys(("maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum"), _NUMBER),
+        **dict.fromkeys(("exclusiveMaximum", "exclusiveMinimum"), _BOUND),
+        **dict.fromkeys(("format", "pattern"), _TEXT),
+        "enum": {"type": "array"},
+        "items": {"if": {"type": "array"}, "then": _SUBSCHEMAS, "else": _SUBSCHEMA},
+        "required": {"type": "array", "items": _TEXT},
+        "type": {"if": {"type": "array"}, "then": {"items": _TYPES}, "else": _TYPES},
+    },
+}
+"""What is read of a schema here, and by who makes a grammar of it, in any draft: what one draft knows as a keyword is
+anything at all in another, and in what it passes over.
+"""
+_SHAPED = jsonschema_rs.validator_for(_SHAPE)
 _NOT_STRICT = (
     "allOf",
     "dependentRequired",
@@ -92,30 +118,19 @@ def checked_schema(value: Any, blame: Blame, *, strict: bool) -> Schema:
 
 
 def _refuse_too_large(value: Schema, blame: Blame) -> None:
-    if _levels_beyond(value, _MAX_LEVELS):
+    if is_deeper(value, _MAX_LEVELS):
         raise blame.refusal(f"it is nested deeper than {_MAX_LEVELS} levels. Make it flatter.")
     size = len(orjson.dumps(value))
     if size > _MAX_BYTES:
         raise blame.refusal(f"it has {size} bytes; at most {_MAX_BYTES} are read. Make it smaller.")
 
 
-def _levels_beyond(value: Any, most: int) -> bool:
-    """Whether the value is nested deeper than that; level by level, since what is too deep cannot be recursed into."""
-    level = [value]
-    for _ in range(most):
-        level = [child for parent in level for child in _children(parent)]
-        if not level:
-            return False
-    return True
-
-
-def _children(value: Any) -> list[Any]:
-    nested = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [child for child in nested if isinstance(child, (dict, list))]
-
-
 def _refuse_strange_references(root: Schema, places: list[tuple[str, Schema]], blame: Blame) -> None:
-    """Nothing is fetched, and a reference that only leads to references again, in a circle, describes no value."""
+    """Nothing is fetched, and a reference that only leads to references again, in a circle, describes no value.
+
+    Nor may one lead to where no schemas stand: nobody has looked, or will look, at what is there.
+    """
+    known = {id(schema) for _, schema in places}
     ended: set[int] = set()
     for place, schema in places:
         passed: list[int] = []
@@ -124,7 +139,10 @@ def _refuse_strange_references(root: Schema, places: list[tuple[str, Schema]], b
             if id(target) in passed:
                 raise blame.refusal("its references lead in a circle, and describe nothing.", place)
             passed.append(id(target))
-            target = _target(root, name, target[name], place, blame)
+            reference = _checked_reference(name, target[name], place, blame)
+            target = referred(root, reference)
+            if id(target) not in known and not isinstance(target, bool):
+                raise blame.refusal(f"`$ref` {reference[:100]!r} leads to no schema. Put that into `$defs`.", place)
         ended.update(passed)
 
 
@@ -132,24 +150,14 @@ def _reference_in(schema: Schema) -> str | None:
     return next((name for name in _REFERENCES if name in schema), None)
 
 
-def _target(root: Schema, name: str, reference: Any, place: str, blame: Blame) -> Any:
-    """What `#` or `#/$defs/name` leads to; None where that is nothing, which the check of the schema says better."""
-    if name != "$ref" or not isinstance(reference, str) or not f"{reference}/".startswith("#/"):
-        raise blame.refusal(
-            f"{name} {str(reference)[:100]!r}: only a `$ref` within this schema is followed, '#' or '#/$defs/…', and "
-            "nothing is fetched.",
-            place,
-        )
-    target: Any = root
-    for part in reference.split("/")[1:]:
-        target = _member(target, part.replace("~1", "/").replace("~0", "~"))
-    return target
-
-
-def _member(value: Any, name: str) -> Any:
-    if isinstance(value, list):
-        return value[int(name)] if name in map(str, range(len(value))) else None
-    return value.get(name) if isinstance(value, dict) else None
+def _checked_reference(name: str, reference: Any, place: str, blame: Blame) -> str:
+    if name == "$ref" and isinstance(reference, str) and f"{reference}/".startswith("#/"):
+        return reference
+    raise blame.refusal(
+        f"{name} {str(reference)[:100]!r}: only a `$ref` within this schema is followed, '#' or '#/$defs/…', and "
+        "nothing is fetched.",
+        place,
+    )
 
 
 def _refuse_many_patterns(places: list[tuple[str, Schema]], blame: Blame) -> None:
@@ -167,6 +175,7 @@ def _refuse_malformed(value: dict[str, Any], blame: Blame) -> None:
     """By the draft that it names, else the newest; with every reference followed and every pattern compiled."""
     try:
         jsonschema_rs.validator_for(value, retriever=_fetch_nothing, pattern_options=_PATTERNS)
+        _SHAPED.validate(value)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError) as fault:
         place = "".join(f".{part}" for part in getattr(fault, "instance_path", ()))
         raise blame.refusal(f"{str(getattr(fault, 'message', fault))[:300]}.", place) from fault

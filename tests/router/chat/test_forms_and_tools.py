@@ -28,6 +28,13 @@ def named(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name}}
 
 
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 def allowed(*tools: Any, mode: str = "auto") -> dict[str, Any]:
     return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": list(tools)}}
 
@@ -109,6 +116,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "an unknown field of a function": (tool(returns={}), "tools[0].function.returns", "unknown_parameter"),
     "two tools of one name": ({"tools": [ADD, SUB, ADD]}, "tools[2]", "duplicate_tool_name"),
     "very many tools": ({"tools": [named(f"f{index}") for index in range(129)]}, "tools", "too_many_items"),
+    "tools in one another": ({"tools": nested(300)}, "tools", "invalid_value"),
     "megabytes of tools": (
         {"tools": [{**ADD, "function": {"name": "a", "description": "x" * 2**20}}]},
         "tools",

@@ -44,6 +44,9 @@ SOUND: dict[str, Any] = {
     "a reference to a reference": {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": TEXT}, "$ref": "#/$defs/a"},
     "a reference into a list": {"anyOf": [TEXT, {"$ref": "#/anyOf/0"}]},
     "a reference with odd characters": {"$defs": {"a/b~c": TEXT}, "$ref": "#/$defs/a~1b~0c"},
+    "a reference in percent signs": {"$defs": {"a b%": TEXT}, "$ref": "#/$defs/a%20b%25"},
+    "a list of an older draft": {"$schema": "http://json-schema.org/draft-07/schema#", "items": [TEXT, True]},
+    "a reference to anything at all": {"$defs": {"a": True}, "$ref": "#/$defs/a"},
     "data that looks like a reference": {"enum": [{"$ref": "http://elsewhere"}]},
     "a property of an odd name": {"properties": {"$ref": TEXT}},
     "a pattern": {"pattern": "^[a-z]{1,20}$"},
@@ -55,6 +58,20 @@ SOUND: dict[str, Any] = {
 def test_a_sound_schema_comes_out_as_it_is(schema) -> None:
     assert checked_schema(schema, BLAME, strict=False) is schema
 
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+MISSHAPEN: dict[str, Any] = {
+    "type": {"type": "objec"},
+    "properties": {"type": "object", "properties": 5},
+    "required": {"type": "object", "required": [[]]},
+    "enum": {"enum": 5},
+    "pattern": {"type": "string", "pattern": 5},
+    "format": {"type": "string", "format": []},
+    "minItems": {"type": "array", "minItems": "x"},
+    "maximum": {"type": "integer", "maximum": "x"},
+    "oneOf": {"oneOf": 5},
+    "items": {"type": "array", "items": 5},
+}
 
 UNSOUND: dict[str, tuple[Any, str]] = {
     "a list": ([], "an array"),
@@ -82,6 +99,25 @@ UNSOUND: dict[str, tuple[Any, str]] = {
         {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
         "in a circle",
     ),
+    "a reference to nothing that nothing needs": (
+        {"$defs": {"a": {"oneOf": [{"$ref": "#/b"}, TEXT]}}},
+        "'#/b' leads to no schema",
+    ),
+    "a reference to where no schemas stand": (
+        {"$ref": "#/components/a", "components": {"a": TEXT}},
+        "leads to no schema",
+    ),
+    "a reference to a list": ({"properties": {"a": {"$ref": "#/anyOf"}}, "anyOf": [TEXT]}, "leads to no schema"),
+    **{
+        f"what an older draft does not know, {name}": (
+            {"$schema": DRAFT_7, "$defs": {"a": part}},
+            f"form.$defs.a.{name}",
+        )
+        for name, part in MISSHAPEN.items()
+    },
+    "a definition that an older draft does not know": ({"$schema": DRAFT_7, "$defs": 5}, "form.$defs"),
+    "a tuple that an older draft does not know": ({"$schema": DRAFT_7, "prefixItems": 5}, "form.prefixItems"),
+    "what the newest draft does not know": ({"additionalItems": {"properties": 5}}, "form.additionalItems.properties"),
     "deep nesting": (nested(100), "deeper than 64 levels"),
     "very deep nesting": (nested(800), "deeper than 64 levels"),
     "a large schema": ({"enum": ["x" * 70_000]}, "at most 65536"),

@@ -8,8 +8,11 @@ from typing import Any
 
 from zooserve.catalogue import ToolFamily
 from zooserve_router.chat.generation import Tool
+from zooserve_router.nesting import is_deeper
 
 __all__ = ["FAMILIES", "Around", "Family", "described", "parsed_arguments"]
+
+_MAX_ARGUMENT_LEVELS = 64
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,12 @@ def described(tool: Tool) -> dict[str, Any]:
 
 
 def parsed_arguments(text: Any) -> Any:
-    """The arguments of a call that was made; those that are no JSON, as the text they are."""
+    """The arguments of a call that was made; those that are no JSON, or nested past all use, as the text they are."""
     try:
-        return json.loads(text)
-    except (TypeError, ValueError):
+        arguments = json.loads(text)
+    except (RecursionError, TypeError, ValueError):
         return text
+    return text if is_deeper(arguments, _MAX_ARGUMENT_LEVELS) else arguments
 
 
 def _json(value: Any) -> str:
