@@ -31,11 +31,11 @@ class OpenAIUpstream:
         """
         upstream = self._upstream
         if isinstance(work, Conversation):
-            path, body, choices, headers = "/chat/completions", chat_body(work, upstream.model), work.n, work.headers
+            path, body, choices = "/chat/completions", chat_body(work, upstream.model), work.n
         else:
-            path, body, choices, headers = "/completions", completion_body(work, upstream.model), 1, {}
+            path, body, choices = "/completions", completion_body(work, upstream.model), 1
         reader = ChunkReader(upstream.model.name, choices, work.sampling.logprobs or 0)
-        async with aclosing(upstream.events(path, body, _is_done, timeout_s, headers)) as events:
+        async with aclosing(upstream.events(path, body, _is_done, timeout_s, work.headers)) as events:
             async for event in events:
                 if not _is_done(event):
                     for piece in reader.pieces(upstream.object_in(event)):

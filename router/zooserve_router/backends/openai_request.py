@@ -38,6 +38,7 @@ def completion_body(work: Generation, model: Model) -> dict[str, Any]:
     refuse_lacking(work, model)
     logprobs = work.sampling.logprobs
     return {
+        **work.passed_on,
         **_common(work.sampling, model, DIALECTS[model.chat_backend.server]),
         "prompt": list(work.ids) or work.prompt,
         "max_tokens": work.sampling.max_tokens,

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from zooserve_router.chat.generation import Constraint, Generation, Piece, Sampling, TokenLogprob, ToolCallPart, Work
+from zooserve_router.chat.generation import Generation, Piece, TokenLogprob, ToolCallPart, Work
 from zooserve_router.chat.models import ChatModel
 
 __all__ = ["Ask", "Call", "PieceReader", "Prompt", "Step", "calls_of_prompts"]
@@ -64,30 +64,21 @@ class Ask:
         return self.calls[0].work
 
 
-def calls_of_prompts(
-    prompts: tuple[Prompt, ...],
-    sampling: Sampling,
-    n: int,
-    lora: str | None = None,
-    constraint: Constraint | None = None,
-    cache_key: str | None = None,
-) -> tuple[Call, ...]:
-    """One call per choice, in the order of their index. Each has its own seed, so that no two say the same."""
+def calls_of_prompts(prompts: tuple[Prompt, ...], asked: Generation, n: int) -> tuple[Call, ...]:
+    """One call per choice, in the order of their index, each as `asked` but for its prompt and its seed.
+
+    Each has a seed of its own, so that no two say the same.
+    """
     return tuple(
-        Call(
-            Generation(
-                prompt.text,
-                replace(sampling, seed=(sampling.seed + choice) % 2**63),
-                lora=lora,
-                constraint=constraint,
-                ids=prompt.ids,
-                cache_key=cache_key,
-            ),
-            prompt.tokens + sampling.max_tokens,
-        )
+        Call(_seeded(asked, prompt, choice), prompt.tokens + asked.sampling.max_tokens)
         for prompt in prompts
         for choice in range(n)
     )
+
+
+def _seeded(asked: Generation, prompt: Prompt, choice: int) -> Generation:
+    sampling = replace(asked.sampling, seed=(asked.sampling.seed + choice) % 2**63)
+    return replace(asked, prompt=prompt.text, ids=prompt.ids, sampling=sampling)
 
 
 @dataclass(frozen=True)

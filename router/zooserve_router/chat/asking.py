@@ -13,12 +13,13 @@ from zooserve.catalogue import Backend, Model
 from zooserve.errors import InputTooLong
 from zooserve_router.chat.ask import Ask, Call, PieceReader, Prompt, calls_of_prompts
 from zooserve_router.chat.enforceable import refuse_unenforced
-from zooserve_router.chat.generation import Conversation, Message
+from zooserve_router.chat.generation import Conversation, Generation, Message
 from zooserve_router.chat.grants import granted_tokens
 from zooserve_router.chat.models import ChatModel
 from zooserve_router.chat.templates import ChatTemplate
 from zooserve_router.chat.tokens import ChatTokenizer
 from zooserve_router.chat.tools.calling import constrained, reader_of
+from zooserve_router.chat.tools.families import described
 
 __all__ = ["ask_of_conversation", "prompt_of_text", "rendered_prompt", "tokens_of"]
 
@@ -37,10 +38,16 @@ async def ask_of_conversation(chat: ChatModel, wanted: Conversation, max_tokens:
         return _ask_of_upstream(chat, told, reader, max_tokens)
     prompt, told, reader = await rendered_prompt(chat.model, chat.template, chat.tokenizer, wanted)
     granted = granted_tokens(chat.model, prompt.tokens, max_tokens, None, "messages")
-    sampling = replace(told.sampling, max_tokens=granted)
     # An engine puts the token that begins every prompt there by itself, and two of them change the answer.
     sent = replace(prompt, text=prompt.text.removeprefix(chat.tokenizer.added_start))
-    calls = calls_of_prompts((sent,), sampling, told.n, chat.model.adapter, told.constraint, told.cache_key)
+    asked = Generation(
+        sent.text,
+        replace(told.sampling, max_tokens=granted),
+        lora=chat.model.adapter,
+        constraint=told.constraint,
+        cache_key=told.cache_key,
+    )
+    calls = calls_of_prompts((sent,), asked, told.n)
     return Ask(chat, tuple(replace(call, reader=reader) for call in calls), prompt.tokens, granted)
 
 
@@ -51,7 +58,7 @@ async def rendered_prompt(
 
     Raises as `ask_of_conversation` does.
     """
-    _refuse_forged_turns(model, tokenizer, wanted.messages)
+    _refuse_forged_turns(model, tokenizer, wanted)
     told, reader = _told(model, wanted)
     text = template.render(told.messages, tools=told.tools, max_characters=_most_characters(model, tokenizer))
     tokens = await tokenizer.count_prompt(text, model.limits.max_tokens, "messages")
@@ -76,17 +83,20 @@ def _refuse_unenforced(backend: Backend, wanted: Conversation) -> None:
         refuse_unenforced(tool.parameters, f"the function {tool.name!r}", "tools")
 
 
-def _refuse_forged_turns(model: Model, tokenizer: ChatTokenizer, messages: Sequence[Message]) -> None:
-    """Raises BadInput for content that only the template may write, InputTooLong before reading megabytes for it."""
-    if sum(len(text) for message in messages for _, text in _texts_of(message)) > _most_characters(model, tokenizer):
+def _refuse_forged_turns(model: Model, tokenizer: ChatTokenizer, wanted: Conversation) -> None:
+    """Raises BadInput for text that only the template may write, InputTooLong before reading megabytes for it."""
+    written = sum(len(text) for message in wanted.messages for _, text in _texts_of(message))
+    if written > _most_characters(model, tokenizer):
         raise InputTooLong(
             f"This model's maximum context length is {model.limits.max_tokens} tokens; your messages are far longer. "
             "Shorten them.",
             param="messages",
         )
-    for index, message in enumerate(messages):
+    for index, message in enumerate(wanted.messages):
         for place, text in _texts_of(message):
             tokenizer.refuse_control_tokens(text, f"messages[{index}].{place}")
+    for index, tool in enumerate(wanted.tools):
+        tokenizer.refuse_control_tokens(json.dumps(described(tool), ensure_ascii=False), f"tools[{index}]")
 
 
 def _texts_of(message: Message) -> Iterator[tuple[str, str]]:
@@ -94,7 +104,9 @@ def _texts_of(message: Message) -> Iterator[tuple[str, str]]:
     content = message.get("content") or ""
     yield "content", content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
     yield "name", message.get("name") or ""
+    yield "tool_call_id", message.get("tool_call_id") or ""
     for index, call in enumerate(message.get("tool_calls") or ()):
+        yield f"tool_calls[{index}].id", call["id"]
         for name in ("name", "arguments"):
             yield f"tool_calls[{index}].function.{name}", str(call["function"][name])
 

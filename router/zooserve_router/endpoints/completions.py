@@ -16,13 +16,13 @@ from starlette.routing import Route
 from zooserve.catalogue import Catalogue, Model
 from zooserve.errors import Unsupported
 from zooserve_router.chat.ask import Ask, Step, calls_of_prompts
-from zooserve_router.chat.generation import Conversation, Sampling, TokenLogprob
+from zooserve_router.chat.generation import Conversation, Generation, Sampling, TokenLogprob
 from zooserve_router.chat.grants import granted_tokens
 from zooserve_router.chat.models import ChatModel
 from zooserve_router.chat.service import ChatService
 from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.answers import Answered, answered
-from zooserve_router.endpoints.extras import bookkeeping_asked
+from zooserve_router.endpoints.extras import bookkeeping_asked, forwarded_headers, passed_on
 from zooserve_router.endpoints.features import COMPLETIONS, SEED, Need, needs_of, refuse_lacking
 from zooserve_router.endpoints.prompts import PromptInput, echo_of, prompt_of, prompts_in
 from zooserve_router.endpoints.sampling import (
@@ -53,10 +53,12 @@ class CompletionRequest:
     echo: bool
     stream: bool
     include_usage: bool
-    cache_key: str | None
+    labels: Mapping[str, Any]
+    headers: Mapping[str, str]
+    """The caller's that the model's upstream is to see."""
 
     @classmethod
-    def parse(cls, fields: Fields, catalogue: Catalogue) -> "CompletionRequest":
+    def parse(cls, fields: Fields, catalogue: Catalogue, headers: Mapping[str, str]) -> "CompletionRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
         model = find_model(catalogue, fields.required_text("model"), "chat")
         prompts = prompts_in(fields.required("prompt"), model.limits.max_tokens)
@@ -70,7 +72,8 @@ class CompletionRequest:
             echo=fields.boolean("echo", default=False),
             stream=stream,
             include_usage=usage_asked(fields, stream=stream),
-            cache_key=bookkeeping_asked(fields).get("prompt_cache_key"),
+            labels=bookkeeping_asked(fields),
+            headers=forwarded_headers(headers, model.chat_backend),
         )
         _refuse_other_candidates(fields, parsed.n)
         refuse_lacking(_needs(fields, parsed.sampling), model, catalogue)
@@ -88,8 +91,15 @@ class CompletionRequest:
         prompts = tuple([await prompt_of(chat, prompt) for prompt in self.prompts])
         longest = max(prompt.tokens for prompt in prompts)
         granted = granted_tokens(self.model, longest, self.max_tokens, _DEFAULT_MAX_TOKENS, "prompt")
-        sampling = replace(self.sampling, max_tokens=granted)
-        calls = calls_of_prompts(prompts, sampling, self.n, chat.model.adapter, cache_key=self.cache_key)
+        asked = Generation(
+            "",
+            replace(self.sampling, max_tokens=granted),
+            lora=chat.model.adapter,
+            cache_key=self.labels.get("prompt_cache_key"),
+            passed_on=passed_on(self.model, {"user": self.labels.get("user")}),  # the one label that this API has
+            headers=self.headers,
+        )
+        calls = calls_of_prompts(prompts, asked, self.n)
         return Ask(chat, calls, sum(prompt.tokens for prompt in prompts), granted, "text_completion")
 
     def echoed(self, chat: ChatModel) -> list[str]:
@@ -184,7 +194,7 @@ async def create_completion(request: Request) -> Response:
     """POST /v1/completions."""
     services, context = services_of(request), context_of(request)
     with context.record.phase("parse"):
-        wanted = CompletionRequest.parse(await json_fields(request), services.catalogue)
+        wanted = CompletionRequest.parse(await json_fields(request), services.catalogue, request.headers)
         context.record.runs(wanted.model, "interactive")
         ask = await wanted.ask(services.chat)
         echoed = wanted.echoed(ask.chat)

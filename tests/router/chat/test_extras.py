@@ -60,6 +60,13 @@ async def test_what_asks_for_nothing_is_taken_everywhere(many, fields) -> None:
         assert response.status_code == 200, response.text
 
 
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "metadata of a wrong type": ({"metadata": []}, "metadata", "invalid_type"),
     "seventeen pairs": ({"metadata": {str(key): "" for key in range(17)}}, "metadata", "invalid_value"),
@@ -74,6 +81,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "an unknown verbosity": ({"verbosity": "chatty"}, "verbosity", "invalid_value"),
     "a prediction of a wrong type": ({"prediction": "Hi"}, "prediction", "invalid_type"),
     "a prediction of megabytes": ({"prediction": {"content": "x" * 70_000}}, "prediction", "invalid_value"),
+    "a prediction too deep to pass on": ({"prediction": {"content": nested(240)}}, "prediction", "invalid_value"),
     "audio": ({"audio": {"voice": "alloy"}}, "audio", "unsupported_parameter"),
     "answers in audio": ({"modalities": ["text", "audio"]}, "modalities", "unsupported_parameter"),
 }
@@ -101,6 +109,16 @@ async def test_an_upstream_sees_the_headers_that_the_catalogue_names_and_no_othe
     named, none = many.leaf.asked
     assert dict(named.headers) == {"x-tenant": "a"}
     assert dict(none.headers) == {}
+
+
+@pytest.mark.parametrize(("model", "label"), [("remote", {"user": "u"}), ("local", {"user": "u"}), ("grammar", {})])
+async def test_raw_prompts_go_with_the_user_and_the_headers_that_the_catalogue_names(many, model, label) -> None:
+    body = {"model": model, "prompt": "Hi", "user": "u", "metadata": {"team": "search"}}
+    response = await many.http.post("/v1/completions", json=body, headers={"x-tenant": "a", "x-other": "b"})
+    assert response.status_code == 200, response.text
+    (work,) = many.leaf.asked
+    assert dict(work.passed_on) == label
+    assert dict(work.headers) == ({"x-tenant": "a"} if model == "remote" else {})
 
 
 async def test_a_header_that_cannot_be_passed_on_is_refused(many) -> None:

@@ -134,6 +134,11 @@ def test_a_raw_prompt_goes_as_it_is() -> None:
     assert "messages" not in asked
 
 
+def test_fields_that_are_passed_on_with_a_raw_prompt_replace_none_of_ours() -> None:
+    asked = completion_body(Generation("Hi", passed_on={"user": "u1", "prompt": "Ho", "stream": False}), model())
+    assert (asked["user"], asked["prompt"], asked["stream"]) == ("u1", "Hi", True)
+
+
 @pytest.mark.parametrize(
     ("lacking", "work"),
     [
