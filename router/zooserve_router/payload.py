@@ -170,11 +170,11 @@ class Fields:
                 raise unknown_field(self.path(name[:64]), advice)
 
 
-def checked_text(value: Any, param: str) -> str:
+def checked_text(value: Any, param: str, *, may_be_empty: bool = False) -> str:
     """A text that a model can read. Raises BadInput for another type, an empty one, or one with NULs."""
     if not isinstance(value, str):
         raise _wrong_kind(param, "a string", value)
-    if not value:
+    if not value and not may_be_empty:
         raise BadInput(f"`{param}` is an empty string; leave it out or send text.", param=param)
     if "\0" in value:
         raise BadInput(f"`{param}` contains a NUL character. {NUL_ADVICE}", param=param)

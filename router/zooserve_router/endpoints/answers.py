@@ -16,7 +16,7 @@ from zooserve_router.context import Record, RequestContext
 from zooserve_router.dialects import openai_error
 from zooserve_router.sse import DONE, event, streamed
 
-__all__ = ["Answered", "AnsweredCall", "Shape", "answered"]
+__all__ = ["Answered", "AnsweredCall", "Shape", "answered", "bytes_of_token"]
 
 
 @dataclass
@@ -54,6 +54,13 @@ class Answered:
         for part in step.tool_calls:
             self.calls.setdefault(part.index, AnsweredCall()).add(part)
         self.finish_reason = step.finish_reason or self.finish_reason
+
+
+def bytes_of_token(text: str, data: bytes | None = None) -> list[int] | None:
+    """A token's bytes; None where nobody tells them and the text cannot: it stands for a part of a character."""
+    if data is None and "\ufffd" in text:
+        return None
+    return list(text.encode() if data is None else data)
 
 
 class Shape(Protocol):

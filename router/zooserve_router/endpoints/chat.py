@@ -17,7 +17,7 @@ from zooserve_router.chat.asking import ask_of_conversation
 from zooserve_router.chat.generation import Conversation, TokenLogprob, ToolCallPart
 from zooserve_router.chat.service import ChatService
 from zooserve_router.dispatch import find_model
-from zooserve_router.endpoints.answers import Answered, answered
+from zooserve_router.endpoints.answers import Answered, answered, bytes_of_token
 from zooserve_router.endpoints.asked import constraint_asked, parallel_calls_asked, tool_choice_asked, tools_asked
 from zooserve_router.endpoints.extras import extras_asked, forwarded_headers
 from zooserve_router.endpoints.features import SEED, Need, needs_of, refuse_lacking
@@ -209,9 +209,7 @@ def _logprobs(tokens: Sequence[TokenLogprob]) -> dict[str, Any]:
 
 
 def _token(text: str, logprob: float, data: bytes | None = None) -> dict[str, Any]:
-    """Bytes are null where nobody told them and the text cannot: it stands for a part of a character."""
-    known = data if data is not None else None if "\ufffd" in text else text.encode()
-    return {"token": text, "logprob": logprob, "bytes": None if known is None else list(known)}
+    return {"token": text, "logprob": logprob, "bytes": bytes_of_token(text, data)}
 
 
 async def create_chat_completion(request: Request) -> Response:

@@ -128,8 +128,7 @@ def _tool_call(call: Fields) -> dict[str, Any]:
 def _arguments(function: Fields) -> str:
     """As the model wrote them, which need not be JSON."""
     path = function.path("arguments")
-    arguments = function.required("arguments")
-    text = arguments if arguments == "" else checked_text(arguments, path)
+    text = checked_text(function.required("arguments"), path, may_be_empty=True)
     if len(text) > _MAX_ARGUMENTS:
         raise BadInput(f"`{path}` has {len(text)} characters; at most {_MAX_ARGUMENTS} are read.", param=path)
     return text
@@ -206,8 +205,7 @@ def _content(fields: Fields) -> str | list[dict[str, Any]]:
             code="missing_required_parameter",
         )
     if not isinstance(value, list):
-        # An empty string is a message too: assistants do say nothing at times.
-        return "" if value == "" else checked_text(value, path)
+        return checked_text(value, path, may_be_empty=True)  # assistants do say nothing at times
     if not value:
         raise BadInput(f"`{path}` is an empty array; send text.", param=path, code="empty_array")
     parts = [_part(Fields.of(part, f"{path}[{index}]")) for index, part in enumerate(value)]
@@ -230,11 +228,11 @@ def _part(part: Fields) -> dict[str, Any]:
 
 
 def _text_part(part: Fields) -> dict[str, Any]:
-    return {"type": "text", "text": checked_text(part.raw("text"), part.path("text"))}
+    return {"type": "text", "text": checked_text(part.raw("text"), part.path("text"), may_be_empty=True)}
 
 
 def _refusal_part(part: Fields) -> dict[str, Any]:
-    return {"type": "text", "text": checked_text(part.raw("refusal"), part.path("refusal"))}
+    return {"type": "text", "text": checked_text(part.raw("refusal"), part.path("refusal"), may_be_empty=True)}
 
 
 def _image_part(part: Fields) -> dict[str, Any]:

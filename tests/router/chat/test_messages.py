@@ -211,6 +211,10 @@ GOOD: dict[str, tuple[list[Any], list[Any]]] = {
         [{"role": "system", "content": [HELLO, HELLO]}],
         [{"role": "system", "content": "HelloHello"}],
     ),
+    "an empty part says nothing": (
+        [{"role": "user", "content": [{"type": "text", "text": ""}, HELLO]}],
+        [{"role": "user", "content": "Hello"}],
+    ),
     "a name is kept": ([{**USER, "name": "Ann"}], [{**USER, "name": "Ann"}]),
     "calls with their results": (
         [USER, called("1", "2"), result("2"), result("1"), USER],

@@ -12,7 +12,7 @@ from zooserve.errors import BackendFailed, DeadlineExceeded, Overloaded
 from zooserve_router.chat.ask import Step
 from zooserve_router.chat.generation import TokenLogprob, ToolCallPart
 from zooserve_router.context import Record
-from zooserve_router.endpoints.response_body import ResponseBody
+from zooserve_router.endpoints.responses.body import ResponseBody
 
 ANY_EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 ASKED = {"model": "chat", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
@@ -198,6 +198,13 @@ def test_a_token_that_is_part_of_a_character_has_its_own_bytes() -> None:
     token = TokenLogprob("\ufffd", -0.5, data=b"\xc3")
     events = told([Step(0, "\u00fc", "stop", 1, logprobs=(token,))], with_logprobs=True)
     assert events[-1]["response"]["output"][0]["content"][0]["logprobs"][0]["bytes"] == [0xC3]
+
+
+def test_of_a_part_of_a_character_whose_bytes_nobody_tells_there_are_none() -> None:
+    token = TokenLogprob("\ufffd", -0.5, (("\ufffd", -0.5), ("u", -1.5)))
+    events = told([Step(0, "\u00fc", "stop", 1, logprobs=(token,))], with_logprobs=True)
+    whole = events[-1]["response"]["output"][0]["content"][0]["logprobs"][0]
+    assert [whole["bytes"], *(other["bytes"] for other in whole["top_logprobs"])] == [[], [], [117]]
 
 
 def test_logprobs_that_nobody_asked_for_stay_here() -> None:

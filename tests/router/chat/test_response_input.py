@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from zooserve.errors import BadInput, TooManyItems, Unsupported
-from zooserve_router.endpoints.response_input import input_in
+from zooserve_router.endpoints.responses.input import input_in
 
 CALL = {"type": "function_call", "call_id": "call_a", "name": "weather", "arguments": '{"city":"Bern"}'}
 OTHER = {"type": "function_call", "call_id": "call_b", "name": "time", "arguments": "{}"}

@@ -12,9 +12,9 @@ from starlette.routing import Route
 from zooserve.errors import RouteNotFound, ServingError
 from zooserve_router.chat.ask import Step
 from zooserve_router.context import RequestContext
-from zooserve_router.endpoints.response_body import ResponseBody
-from zooserve_router.endpoints.response_items import Event
-from zooserve_router.endpoints.response_request import ResponseRequest, in_own_words
+from zooserve_router.endpoints.responses.body import ResponseBody
+from zooserve_router.endpoints.responses.items import Event
+from zooserve_router.endpoints.responses.request import ResponseRequest, in_own_words
 from zooserve_router.payload import json_fields
 from zooserve_router.services import context_of, services_of
 from zooserve_router.sse import event, streamed

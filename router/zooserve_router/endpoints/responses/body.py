@@ -9,7 +9,7 @@ from zooserve.errors import BackendFailed, BadInput, Overloaded, ServingError
 from zooserve_router.chat.ask import Step
 from zooserve_router.context import Record
 from zooserve_router.dialects import openai_error
-from zooserve_router.endpoints.response_items import Event, OutputItems
+from zooserve_router.endpoints.responses.items import Event, OutputItems
 
 __all__ = ["ResponseBody"]
 

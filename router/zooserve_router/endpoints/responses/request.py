@@ -19,10 +19,10 @@ from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.asked import parallel_calls_asked
 from zooserve_router.endpoints.extras import bookkeeping_asked, forwarded_headers, passed_on
 from zooserve_router.endpoints.features import needs_of, refuse_lacking
-from zooserve_router.endpoints.response_input import input_in
-from zooserve_router.endpoints.response_refusals import refuse_foreign, refuse_stored
-from zooserve_router.endpoints.response_text import TextForm
-from zooserve_router.endpoints.response_tools import chosen_tool, offered_tools, told_tool
+from zooserve_router.endpoints.responses.input import input_in
+from zooserve_router.endpoints.responses.refusals import refuse_foreign, refuse_stored
+from zooserve_router.endpoints.responses.text import TextForm
+from zooserve_router.endpoints.responses.tools import chosen_tool, offered_tools, told_tool
 from zooserve_router.endpoints.sampling import sampling_asked
 from zooserve_router.payload import Fields, kind_of, shown
 

@@ -221,7 +221,7 @@ def _part(part: Fields, parts: dict[str, str]) -> str:
 
 def _text(value: Any, path: str) -> str:
     """A string without NULs. An empty one is something to say, too: assistants and functions do at times."""
-    return "" if value == "" else checked_text(value, path)
+    return checked_text(value, path, may_be_empty=True)
 
 
 def _refuse_given(item: Fields, names: tuple[str, ...]) -> None:

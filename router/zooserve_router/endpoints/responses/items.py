@@ -12,6 +12,7 @@ from typing import Any, Literal
 from zooserve.errors import BackendFailed
 from zooserve_router.chat.ask import Step
 from zooserve_router.chat.generation import TokenLogprob, ToolCallPart
+from zooserve_router.endpoints.answers import bytes_of_token
 
 __all__ = ["Event", "ItemStatus", "OutputItems"]
 
@@ -222,7 +223,8 @@ def _logprob(token: TokenLogprob, told: Callable[[str, float, bytes | None], dic
 
 
 def _token_of_item(text: str, logprob: float, data: bytes | None) -> dict[str, Any]:
-    return {"token": text, "bytes": list(text.encode() if data is None else data), "logprob": logprob}
+    """This API has no null for bytes that nobody tells: there are none."""
+    return {"token": text, "bytes": bytes_of_token(text, data) or [], "logprob": logprob}
 
 
 def _token_of_event(text: str, logprob: float, data: bytes | None) -> dict[str, Any]:
