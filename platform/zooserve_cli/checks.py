@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from zooserve.catalogue import CatalogueError, load_catalogue
+from zooserve.catalogue import Catalogue, CatalogueError, load_catalogue
 from zooserve.errors import PortTaken, SetupError, ZooserveError
 from zooserve.processes.ports import require_free
 from zooserve.processes.state import StateFolder
@@ -47,7 +47,7 @@ def all_checks(settings: Settings) -> list[Check]:
     """Every check, in the order to mend them in."""
     state = StateFolder(settings.state_dir).read_state()
     ports = [] if state is not None and state.is_running else _ports(settings)
-    catalogue = [_catalogue(settings), *_keys(settings)]
+    catalogue = [_catalogue(settings), *_engine(settings), *_keys(settings)]
     return [*_machine(settings), *catalogue, _repository(settings), *_weights(settings), *ports]
 
 
@@ -130,13 +130,26 @@ def _catalogue(settings: Settings) -> Check:
     return Check("catalogue", True, f"{all_of_them} models in {settings.catalogue}, {enabled} of them enabled")
 
 
+def _enabled(settings: Settings) -> Catalogue:
+    try:
+        return load_catalogue(settings.catalogue).enabling(settings.models)
+    except CatalogueError:  # told by the check of the catalogue
+        return Catalogue(())
+
+
+def _engine(settings: Settings) -> list[Check]:
+    """The file that the platform's own engine serves, where a model runs on it."""
+    if all(model.runs_on != "engine" for model in _enabled(settings)):
+        return []
+    file = settings.repository / settings.engine.gguf
+    mend = "Run `zooserve fetch`, or name a GGUF file in ZOOSERVE_ENGINE__GGUF."
+    return [Check("model of the engine", file.is_file(), f"{file}{'' if file.is_file() else ' is missing'}", mend)]
+
+
 def _keys(settings: Settings) -> list[Check]:
     """The keys that upstreams ask for: a model without its key is not ready, while all others serve."""
-    try:
-        catalogue = load_catalogue(settings.catalogue).enabling(settings.models)
-    except CatalogueError:  # told by the check of the catalogue
-        return []
-    names = {model.name: model.chat_backend.key_env for model in catalogue if model.runs_on == "upstream"}
+    upstreams = (model for model in _enabled(settings) if model.runs_on == "upstream")
+    names = {model.name: model.chat_backend.key_env for model in upstreams}
     return [_key(model, variable) for model, variable in names.items() if variable is not None]
 
 

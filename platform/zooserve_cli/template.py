@@ -19,7 +19,7 @@ __all__ = ["template"]
 
 
 def template(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A chat model's name or alias.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A chat model, as a request names it.")],
     messages: Annotated[
         str, typer.Option("--messages", metavar="FILE", help="A JSON array of messages, as in a request; - is stdin.")
     ],
@@ -82,13 +82,14 @@ def _rendered(name: str, wanted: "Conversation") -> "Prompt":
 
 def _chat_model(settings: Settings, name: str) -> "Model":
     """Any chat model of the file, enabled or not."""
-    from zooserve.catalogue import load_catalogue
+    from zooserve.catalogue import UnknownModel, load_catalogue
 
     catalogue = load_catalogue(settings.catalogue)
     chats = ", ".join(model.name for model in catalogue.of_task("chat"))
-    if name not in catalogue.names():
-        raise SetupError(f"The catalogue has no model {name!r}. Its chat models: {chats}.")
-    model = catalogue.resolve(name)
+    try:
+        model = catalogue.resolve(name)
+    except UnknownModel as exc:
+        raise SetupError(f"The catalogue has no model {name!r}. Its chat models: {chats}.") from exc
     if model.task != "chat":
         raise SetupError(f"{name} is a model of task {model.task}; only chat models have templates: {chats}.")
     return model

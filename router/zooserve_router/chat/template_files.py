@@ -39,6 +39,8 @@ def read_template(model: Model, repository: Path) -> ChatTemplate | None:
         raise MissingPart(f"{name}:{exc.lineno}: the chat template cannot be compiled: {exc.message}") from exc
     except KeyError as exc:
         raise MissingPart(f"{name} has no chat template named 'default'") from exc
+    except FileNotFoundError as exc:
+        raise MissingPart(f"{name} is not there: run `zooserve fetch`, or put the model's own there.") from exc
     except (OSError, ValueError) as exc:
         raise MissingPart(f"{name} cannot be read as a chat template: {exc}") from exc
 

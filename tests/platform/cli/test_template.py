@@ -64,6 +64,12 @@ def test_messages_may_come_from_stdin_and_tokens_are_told_apart(folder) -> None:
     assert told == f"{len(prompt)} tokens\n"
 
 
+def test_a_model_is_named_as_in_a_request(folder) -> None:
+    hi = put(folder, "hi.json", HI)
+    assert run("chat@1", "--messages", hi) == run("chat", "--messages", hi)
+    assert "no model 'chat@2'" in run("chat@2", "--messages", hi)[1]
+
+
 def test_tools_are_told_as_the_router_tells_them(folder) -> None:
     prompt, told = run("held", "--messages", put(folder, "hi.json", HI), "--tools", put(folder, "tools.json", TOOLS))
     assert prompt.startswith("<system>You can call these functions:\n<tools>\n")
@@ -109,3 +115,12 @@ def test_files_that_are_not_there_are_named(folder) -> None:
     assert "gone.json cannot be read" in run("chat", "--messages", "gone.json")[1]
     (folder / "m" / "tokenizer.json").unlink()
     assert "run `zooserve fetch`" in run("chat", "--messages", put(folder, "hi.json", HI))[1]
+
+
+def test_a_template_that_is_not_there_is_to_be_fetched(folder) -> None:
+    named = CATALOGUE.replace(
+        "tokenizer: m/tokenizer.json", "tokenizer: m/tokenizer.json, chat_template: m/gone.jinja", 1
+    )
+    put(folder, "zoo.yaml", named)
+    told = run("chat", "--messages", put(folder, "hi.json", HI))[1]
+    assert "m/gone.jinja is not there: run `zooserve fetch`" in told
