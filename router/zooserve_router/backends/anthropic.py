@@ -1,12 +1,12 @@
 """Anthropic's Messages API as a backend: conversations translated there, its events translated back."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from zooserve.errors import Unsupported
 from zooserve_router.backends.anthropic_reply import EventTranslator
 from zooserve_router.backends.anthropic_request import messages_body
 from zooserve_router.backends.events import ServerEvent
+from zooserve_router.backends.refusals import in_callers_words
 from zooserve_router.backends.upstream import Upstream
 from zooserve_router.chat.generation import Conversation, Piece, Work
 
@@ -32,8 +32,9 @@ class AnthropicUpstream:
         if not isinstance(work, Conversation):
             raise Unsupported(f"{upstream.model.name} takes messages, and no raw prompts.", param="prompt")
         translator = EventTranslator(upstream.model.name)
-        body = messages_body(work, upstream.model)
-        async with aclosing(upstream.events("/messages", body, _is_stop, timeout_s, work.headers)) as events:
+        with in_callers_words(work):
+            body = messages_body(work, upstream.model)
+        async with upstream.answering(work, "/messages", body, _is_stop, timeout_s) as events:
             async for event in events:
                 for piece in translator.pieces(upstream.object_in(event)):
                     yield piece

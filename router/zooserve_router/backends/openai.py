@@ -1,7 +1,6 @@
 """Upstreams that speak OpenAI's API: vLLM, SGLang, TensorRT-LLM's, llama.cpp's server, and OpenAI itself."""
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from zooserve_router.backends.events import ServerEvent
 from zooserve_router.backends.openai_reply import ChunkReader
@@ -35,7 +34,7 @@ class OpenAIUpstream:
         else:
             path, body, choices = "/completions", completion_body(work, upstream.model), 1
         reader = ChunkReader(upstream.model.name, choices, work.sampling.logprobs or 0)
-        async with aclosing(upstream.events(path, body, _is_done, timeout_s, work.headers)) as events:
+        async with upstream.answering(work, path, body, _is_done, timeout_s) as events:
             async for event in events:
                 if not _is_done(event):
                     for piece in reader.pieces(upstream.object_in(event)):

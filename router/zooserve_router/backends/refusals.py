@@ -7,7 +7,8 @@ what the upstream wrote about a key is not repeated.
 import email.utils
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,9 @@ from zooserve.errors import (
     ServingError,
     Unsupported,
 )
+from zooserve_router.chat.generation import Generation, Work
 
-__all__ = ["Fault", "fault_in", "refusal", "retry_after_s"]
+__all__ = ["Fault", "fault_in", "in_callers_words", "refusal", "retry_after_s"]
 
 _LONGEST_MESSAGE = 500
 _LONGEST_RETRY_S = 3600.0
@@ -32,6 +34,7 @@ _TOO_LONG = re.compile(
     r"context (?:length|size|window|limit)|prompt is too long|prompt length|max_seq_len|longer than the model", re.I
 )
 _GRAMMAR = re.compile(r"json schema|grammar", re.I)
+_MESSAGE = re.compile(r"messages(?:\[|\.)(?P<index>\d{1,5})\]?")
 _NO_MONEY = ("insufficient_quota", "billing_error", "billing_not_active")
 _STATUS_OF_TYPE: Mapping[str, int] = {
     "api_error": 500,
@@ -124,6 +127,27 @@ def _callers_fault(status: int, fault: Fault, model: str) -> ServingError:
     # llama.cpp names no field.
     param = fault.param or ("response_format" if _GRAMMAR.search(fault.message) else None)
     return kind(message, param=param, code=fault.code)
+
+
+@contextmanager
+def in_callers_words(work: Work) -> Iterator[None]:
+    """A refusal that names a field as it was sent names the caller's own instead."""
+    try:
+        yield
+    except BadInput as error:
+        error.param = _callers_param(error.param or "", work) or None
+        raise
+
+
+def _callers_param(param: str, work: Work) -> str:
+    if isinstance(work, Generation):
+        return "prompt" if param.startswith("messages") else param
+    found = _MESSAGE.match(param)
+    if found is None:
+        return param
+    if work.first_message is None or int(found["index"]) < work.first_message:
+        return "messages"
+    return f"messages[{int(found['index']) - work.first_message}]{param[found.end() :]}"
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float:

@@ -7,7 +7,7 @@ which is how an upstream learns that nobody wants the rest.
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import aclosing, closing, contextmanager
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -17,7 +17,8 @@ import orjson
 from zooserve.catalogue import Model
 from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, ServingError
 from zooserve_router.backends.events import EventReader, ServerEvent
-from zooserve_router.backends.refusals import fault_in, refusal, retry_after_s
+from zooserve_router.backends.refusals import fault_in, in_callers_words, refusal, retry_after_s
+from zooserve_router.chat.generation import Work
 from zooserve_router.context import Deadline
 from zooserve_router.waits import Waits
 
@@ -62,7 +63,24 @@ class Upstream:
         """What the model is called over there."""
         return self.model.chat_backend.model or self.model.name
 
-    async def events(
+    @asynccontextmanager
+    async def answering(
+        self,
+        work: Work,
+        path: str,
+        body: Mapping[str, Any],
+        is_last: Callable[[ServerEvent], bool],
+        timeout_s: float,
+    ) -> AsyncIterator[AsyncGenerator[ServerEvent, None]]:
+        """The events of the answer to this work, up to the one that `is_last`, all within `timeout_s`.
+
+        Raises what the upstream's refusal is to the caller, also out of the block. Leaving it closes the connection.
+        """
+        with in_callers_words(work):
+            async with aclosing(self._events(path, body, is_last, timeout_s, work.headers)) as events:
+                yield events
+
+    async def _events(
         self,
         path: str,
         body: Mapping[str, Any],
@@ -70,10 +88,7 @@ class Upstream:
         timeout_s: float,
         headers: Mapping[str, str],
     ) -> AsyncGenerator[ServerEvent, None]:
-        """The events of the answer, up to the one that `is_last`, all within `timeout_s`.
-
-        `headers` are the caller's that may pass; ours win. Raises what the upstream's refusal is to the caller.
-        """
+        """`headers` are the caller's that may pass; ours win."""
         with self._translated(), closing(Waits(Deadline.after(timeout_s), self._late)) as waits:
             with waits:
                 answer = await self._sent(path, body, headers)

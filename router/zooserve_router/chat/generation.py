@@ -106,6 +106,8 @@ class Conversation:
     """The caller's headers that the catalogue allows the upstream to see."""
     cache_key: str | None = None
     """What conversations that share a beginning are called by the caller: their cache is kept on one leaf."""
+    first_message: int | None = 0
+    """Where among the messages the caller's own begin; None where they are told in other words than his."""
 
 
 Work = Generation | Conversation

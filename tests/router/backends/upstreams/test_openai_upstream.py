@@ -1,6 +1,7 @@
 """An upstream that speaks OpenAI's API: how its answers are read, whatever it adds, leaves out or breaks off."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -27,6 +28,7 @@ from zooserve_router.chat.generation import (
     TokenLogprob,
     ToolCallPart,
     Usage,
+    Work,
 )
 
 HELLO = Conversation([{"role": "user", "content": "Hello"}], Sampling(5))
@@ -281,6 +283,40 @@ async def test_what_the_caller_did_wrong_is_named(fake: Any, answers: Any) -> No
     with pytest.raises(BadInput) as told:
         await answers(HELLO)
     assert (told.value.param, told.value.code) == ("top_p", "decimal_above_max")
+
+
+BLAMED: list[tuple[Work, str, str]] = [
+    (HELLO, "top_p", "top_p"),
+    (HELLO, "messages[3].content", "messages[3].content"),
+    (replace(HELLO, first_message=1), "messages[3].content", "messages[2].content"),
+    (replace(HELLO, first_message=1), "messages.1.content", "messages[0].content"),
+    (replace(HELLO, first_message=1), "messages[0]", "messages"),
+    (replace(HELLO, first_message=1), "messages", "messages"),
+    (replace(HELLO, first_message=None), "messages[3].content", "messages"),
+    (Generation("Once"), "prompt", "prompt"),
+]
+
+
+@pytest.mark.parametrize(("work", "theirs", "ours"), BLAMED)
+async def test_a_field_at_fault_is_named_as_the_caller_sent_it(
+    fake: Any, answers: Any, work: Work, theirs: str, ours: str
+) -> None:
+    fake.refuses(400, {"error": {"message": "bad", "param": theirs}})
+    with pytest.raises(BadInput) as told:
+        await answers(work)
+    assert told.value.param == ours
+
+
+@pytest.mark.parametrize(("work", "param"), [(HELLO, "messages"), (Generation("Once"), "prompt")])
+async def test_what_is_too_long_is_named_also_where_an_event_says_so(
+    fake: Any, answers: Any, sse: Any, work: Work, param: str
+) -> None:
+    too_long = {"error": {"message": "context size exceeded", "code": 400}}
+    for answer in (lambda: fake.refuses(400, too_long), lambda: fake.streams(sse(too_long))):
+        answer()
+        with pytest.raises(InputTooLong) as told:
+            await answers(work)
+        assert told.value.param == param
 
 
 @pytest.mark.parametrize(
