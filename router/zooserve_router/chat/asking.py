@@ -19,7 +19,7 @@ from zooserve_router.chat.models import ChatModel
 from zooserve_router.chat.templates import ChatTemplate
 from zooserve_router.chat.tokens import ChatTokenizer
 from zooserve_router.chat.tools.calling import constrained, reader_of
-from zooserve_router.chat.tools.families import described
+from zooserve_router.chat.tools.families import described, parsed_arguments
 
 __all__ = ["ask_of_conversation", "prompt_of_text", "rendered_prompt", "tokens_of"]
 
@@ -34,8 +34,7 @@ async def ask_of_conversation(chat: ChatModel, wanted: Conversation, max_tokens:
     backend cannot be held to.
     """
     if chat.template is None or chat.tokenizer is None:
-        told, reader = _told(chat.model, wanted)
-        return _ask_of_upstream(chat, told, reader, max_tokens)
+        return await _ask_of_upstream(chat, wanted, max_tokens)
     prompt, told, reader = await rendered_prompt(chat.model, chat.template, chat.tokenizer, wanted)
     granted = granted_tokens(chat.model, prompt.tokens, max_tokens, None, "messages")
     # An engine puts the token that begins every prompt there by itself, and two of them change the answer.
@@ -84,7 +83,10 @@ def _refuse_unenforced(backend: Backend, wanted: Conversation) -> None:
 
 
 def _refuse_forged_turns(model: Model, tokenizer: ChatTokenizer, wanted: Conversation) -> None:
-    """Raises BadInput for text that only the template may write, InputTooLong before reading megabytes for it."""
+    """Raises BadInput for text that only the template may write, InputTooLong before reading megabytes for it.
+
+    An upstream's engine, too, reads such a token in what its template printed, whoever wrote it.
+    """
     written = sum(len(text) for message in wanted.messages for _, text in _texts_of(message))
     if written > _most_characters(model, tokenizer):
         raise InputTooLong(
@@ -93,10 +95,10 @@ def _refuse_forged_turns(model: Model, tokenizer: ChatTokenizer, wanted: Convers
             param="messages",
         )
     for index, message in enumerate(wanted.messages):
-        for place, text in _texts_of(message):
+        for place, text in (*_texts_of(message), *_unescaped_in(message)):
             tokenizer.refuse_control_tokens(text, f"messages[{index}].{place}")
     for index, tool in enumerate(wanted.tools):
-        tokenizer.refuse_control_tokens(json.dumps(described(tool), ensure_ascii=False), f"tools[{index}]")
+        tokenizer.refuse_control_tokens(_json(described(tool)), f"tools[{index}]")
 
 
 def _texts_of(message: Message) -> Iterator[tuple[str, str]]:
@@ -109,6 +111,16 @@ def _texts_of(message: Message) -> Iterator[tuple[str, str]]:
         yield f"tool_calls[{index}].id", call["id"]
         for name in ("name", "arguments"):
             yield f"tool_calls[{index}].function.{name}", str(call["function"][name])
+
+
+def _unescaped_in(message: Message) -> Iterator[tuple[str, str]]:
+    """The arguments of calls as a template prints them: an escape hides what it stands for."""
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        yield f"tool_calls[{index}].function.arguments", _json(parsed_arguments(call["function"]["arguments"]))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _most_characters(model: Model, tokenizer: ChatTokenizer) -> int:
@@ -125,20 +137,40 @@ async def prompt_of_text(chat: ChatModel, text: str, param: str) -> Prompt:
     return Prompt(sent, await chat.tokenizer.count_prompt(start + sent, chat.model.limits.max_tokens, param))
 
 
-def _ask_of_upstream(chat: ChatModel, told: Conversation, reader: PieceReader | None, max_tokens: int | None) -> Ask:
+async def _ask_of_upstream(chat: ChatModel, wanted: Conversation, max_tokens: int | None) -> Ask:
     """Messages as they are; prompt and answer are what they look like, until the upstream has counted."""
-    estimated = _estimated_prompt(told)
-    granted = granted_tokens(chat.model, min(estimated, chat.model.limits.max_tokens - 1), max_tokens, None, "messages")
-    conversation = replace(told, sampling=replace(told.sampling, max_tokens=granted))
+    if chat.tokenizer is not None:
+        _refuse_forged_turns(chat.model, chat.tokenizer, wanted)
+    told, reader = _told(chat.model, wanted)
+    estimated = await _estimated_prompt(chat, told)
+    granted = granted_tokens(chat.model, _surely_taken(chat, estimated, max_tokens), max_tokens, None, "messages")
+    sampling = replace(told.sampling, max_tokens=granted)
+    conversation = replace(told, sampling=sampling, first_message=_first_message(told, wanted))
     if "n" in chat.model.chat_backend.features or told.n == 1:
         return Ask(chat, (Call(conversation, (estimated + granted) * told.n, told.n, reader),), estimated, granted)
     choices = (_seeded(conversation, choice) for choice in range(told.n))
     return Ask(chat, tuple(Call(each, estimated + granted, 1, reader) for each in choices), estimated, granted)
 
 
-def _estimated_prompt(told: Conversation) -> int:
-    texts = [text for message in told.messages for _, text in _texts_of(message)]
-    return sum(map(_estimated_tokens, [*texts, *(json.dumps(tool.parameters) for tool in told.tools)]))
+def _first_message(told: Conversation, wanted: Conversation) -> int | None:
+    """Where the caller's messages begin among those that are sent; None where they were put in other words."""
+    added = len(told.messages) - len(wanted.messages)
+    return added if added >= 0 and list(told.messages[added:]) == list(wanted.messages) else None
+
+
+async def _estimated_prompt(chat: ChatModel, told: Conversation) -> int:
+    """Without what a template puts around it: with a tokenizer no more than it is, else what it looks like."""
+    texts = [text for message in told.messages for place, text in _texts_of(message) if not place.endswith("id")]
+    texts += [_json(tool.parameters) for tool in told.tools]
+    if chat.tokenizer is None:
+        return sum(map(_estimated_tokens, texts))
+    return await chat.tokenizer.count_prompt("\n".join(filter(None, texts)), chat.model.limits.max_tokens, "messages")
+
+
+def _surely_taken(chat: ChatModel, estimated: int, max_tokens: int | None) -> int:
+    """How much less the answer may have. What only looks too long, and was bounded, is the upstream's to refuse."""
+    window = chat.model.limits.max_tokens
+    return estimated if chat.tokenizer is not None else min(estimated, window - min(max_tokens or 1, window))
 
 
 def _seeded(conversation: Conversation, choice: int) -> Conversation:

@@ -73,6 +73,7 @@ def parsed_arguments(text: Any) -> Any:
     """The arguments of a call that was made; those that are no JSON, or nested past all use, as the text they are."""
     try:
         arguments = json.loads(text)
+        _json(arguments).encode()  # not with half of a surrogate pair, which an escape may be and no text has
     except (RecursionError, TypeError, ValueError):
         return text
     return text if is_deeper(arguments, _MAX_ARGUMENT_LEVELS) else arguments
