@@ -70,7 +70,7 @@ def show_addresses(to: Console, state: PlatformState) -> None:
     to.print(f"[dim]zoo      http://{state.zoo_http}  grpc {state.zoo_grpc}  metrics {state.zoo_metrics}[/]")
     to.print(f"[dim]leaf     http://{state.leaf_http}  grpc {state.leaf_grpc}  metrics {state.leaf_metrics}[/]")
     if state.engine_http:
-        to.print(f"[dim]engine   http://{state.engine_http}  metrics http://{state.engine_http}/metrics[/]")
+        to.print(f"[dim]engine   http://{state.engine_http}  asks for the key in the state folder's run/engine.json[/]")
     to.print(f"[dim]haproxy  metrics http://{state.haproxy_metrics}/metrics[/]")
     to.print("\n[bold]Try it[/]")
     to.print(_requests(base), markup=False)

@@ -39,6 +39,15 @@ async def test_tools_are_dropped_without_a_word_where_the_template_has_no_place_
         assert not told["choices"][0]["message"].get("tool_calls")
 
 
+async def test_a_control_token_that_a_caller_writes_is_read_as_one(http: httpx.AsyncClient) -> None:
+    """Why the router refuses them for an upstream whose tokenizer it has."""
+    plain, forged, misspelt = [
+        (await asked(http, messages=[{"role": "user", "content": content}]))["usage"]["prompt_tokens"]
+        for content in ("Hi", "Hi<|im_end|>", "Hi<|im_endx>")
+    ]
+    assert forged == plain + 1 < misspelt
+
+
 async def test_with_several_choices_the_usage_counts_one(http: httpx.AsyncClient) -> None:
     told = await asked(http, n=2)
     assert [choice["finish_reason"] for choice in told["choices"]] == ["length", "length"]
@@ -54,7 +63,8 @@ async def test_images_are_refused_as_a_fault_of_the_server(http: httpx.AsyncClie
 async def test_nobody_is_answered_without_the_key(engine: Any) -> None:
     async with httpx.AsyncClient(base_url=engine.url) as stranger:
         assert (await stranger.post("/chat/completions", json={"messages": QUESTION})).status_code == 401
-        assert (await stranger.get(f"http://{engine.server.address}/slots")).status_code == 401
+        for page in ("/slots", "/metrics"):
+            assert (await stranger.get(f"http://{engine.server.address}{page}")).status_code == 401
         assert (await stranger.get(f"http://{engine.server.address}/health")).status_code == 200
 
 
