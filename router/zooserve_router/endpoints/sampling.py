@@ -15,6 +15,7 @@ __all__ = [
     "logprobs_asked",
     "refuse_unknown_tokens",
     "sampling_asked",
+    "stream_options_asked",
     "usage_asked",
 ]
 
@@ -129,9 +130,19 @@ def refuse_unknown_tokens(bias: Mapping[int, float], tokenizer: ChatTokenizer | 
 
 def usage_asked(fields: Fields, *, stream: bool) -> bool:
     """Whether the stream shall end with a usage chunk."""
+    options = stream_options_asked(fields, stream=stream)
+    if options is None:
+        return False
+    wanted = options.boolean("include_usage", default=False)
+    options.refuse_unknown()
+    return wanted
+
+
+def stream_options_asked(fields: Fields, *, stream: bool) -> Fields | None:
+    """`stream_options`, if set. Raises BadInput where nothing is streamed, Unsupported for obfuscation."""
     value = fields.raw("stream_options")
     if value is None:
-        return False
+        return None
     if not stream:
         raise BadInput(
             "`stream_options` is only allowed when `stream` is true.",
@@ -139,9 +150,7 @@ def usage_asked(fields: Fields, *, stream: bool) -> bool:
             code="invalid_parameter_combination",
         )
     options = Fields.of(value, "stream_options")
-    wanted = options.boolean("include_usage", default=False)
     if options.boolean("include_obfuscation", default=False):
         path = options.path("include_obfuscation")
         raise Unsupported(f"`{path}` is not available here; leave it out.", param=path)
-    options.refuse_unknown()
-    return wanted
+    return options

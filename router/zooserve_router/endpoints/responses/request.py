@@ -23,7 +23,7 @@ from zooserve_router.endpoints.responses.input import input_in
 from zooserve_router.endpoints.responses.refusals import refuse_foreign, refuse_stored
 from zooserve_router.endpoints.responses.text import TextForm
 from zooserve_router.endpoints.responses.tools import chosen_tool, offered_tools, told_tool
-from zooserve_router.endpoints.sampling import sampling_asked
+from zooserve_router.endpoints.sampling import sampling_asked, stream_options_asked
 from zooserve_router.payload import Fields, kind_of, shown
 
 __all__ = ["ResponseRequest", "in_own_words"]
@@ -234,18 +234,7 @@ def _told_labels(labels: Mapping[str, Any], model: Model) -> dict[str, Any]:
 
 
 def _streamed(fields: Fields) -> bool:
-    stream, value = fields.boolean("stream", default=False), fields.raw("stream_options")
-    if value is None:
-        return stream
-    if not stream:
-        raise BadInput(
-            "`stream_options` is only allowed when `stream` is true.",
-            param="stream_options",
-            code="invalid_parameter_combination",
-        )
-    options = Fields.of(value, "stream_options")
-    if options.boolean("include_obfuscation", default=False):
-        path = options.path("include_obfuscation")
-        raise Unsupported(f"`{path}` is not available here; leave it out.", param=path)
-    options.refuse_unknown()
+    stream = fields.boolean("stream", default=False)
+    if (options := stream_options_asked(fields, stream=stream)) is not None:
+        options.refuse_unknown()
     return stream
