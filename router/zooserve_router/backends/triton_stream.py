@@ -38,6 +38,8 @@ _LENGTH = 4
 """Bytes before each text of an output, which say how long it is."""
 # On a stream Triton's errors carry no code: these are its own words, and the embedded leaf's.
 _QUEUE_FULL = ("maximum queue size", "queue is full", "already wait for one of")
+_OF_THE_REQUEST = (ERROR_PREFIX, "Error generating stream: ")
+"""How a model begins that refuses a request by itself, llmapi's and vLLM's: what follows may quote the request."""
 _NOT_READY = ("unknown model", "not found", "not ready", "not healthy", "unavailable", "shutting down")
 
 
@@ -161,7 +163,7 @@ def _of_message(message: str, model: str) -> ServingError:
     if "timeout expired" in lowered:
         return DeadlineExceeded("The request's time budget ran out in the leaf's queue.")
     # A model that refuses a request by itself is there, whatever it says is not.
-    not_ready = ("shutting down",) if message.startswith(ERROR_PREFIX) else _NOT_READY
+    not_ready = ("shutting down",) if message.startswith(_OF_THE_REQUEST) else _NOT_READY
     if any(words in lowered for words in not_ready):
         return BackendUnavailable(f"{model} is not ready on its server: {message}")
     return BackendFailed(f"{model} failed: {message}")

@@ -49,6 +49,18 @@ def test_a_call_that_is_no_stream_fails_by_its_code(status: str | None, expected
         raise InferenceServerException("why", status=status)
 
 
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("Error generating stream: 'unknown model' is not found in the schema", BackendFailed),
+        ("Model is unavailable due to unhealthy vLLM engine", BackendUnavailable),
+    ],
+)
+def test_what_vllm_quotes_of_a_request_is_no_doubt_of_the_model(message: str, expected: type[Exception]) -> None:
+    with pytest.raises(expected), translated_errors("model", "here:1"):
+        raise InferenceServerException(message)
+
+
 def test_a_tensor_has_the_shape_that_is_asked_for() -> None:
     assert tensor("max_tokens", "INT32", [7]).shape() == [1]
     assert tensor("stop_words", "BYTES", [b"a", b"b"], (1, 2)).shape() == [1, 2]
