@@ -13,7 +13,11 @@ __all__ = ["EngineWatch"]
 
 
 class EngineWatch:
-    """The looks at one engine server. Its listener answers `/health` from a thread of its own, however busy it is."""
+    """The looks at one engine server, at its `/slots`.
+
+    The loop that decodes answers that one itself, between two batches. `/health` comes from another thread, and is 200
+    also of an engine that computes on one token for ever (a grammar with 2^60 ways did that).
+    """
 
     faults: Mapping[str, str] = MappingProxyType({})
     """Of single models: an engine has one, which is well where the server is."""
@@ -39,7 +43,11 @@ class EngineWatch:
 
     async def _silence(self, http: httpx.AsyncClient) -> str:
         try:
-            reply = await http.get(self._server.health_url, timeout=self._settings.probe_timeout_s)
+            reply = await http.get(
+                f"http://{self._server.address}/slots",
+                headers={"authorization": f"Bearer {self._server.orders.key}"},
+                timeout=self._settings.probe_timeout_s,
+            )
         except httpx.HTTPError as exc:
-            return f"/health does not answer ({type(exc).__name__})"
-        return "" if reply.status_code == 200 else f"/health answers {reply.status_code}"
+            return f"/slots does not answer ({type(exc).__name__})"
+        return "" if reply.status_code == 200 else f"/slots answers {reply.status_code}"

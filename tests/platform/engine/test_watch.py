@@ -11,32 +11,33 @@ from zooserve.settings import WatchSettings
 from zooserve.triton.watch import Restart
 
 
-class Health:
-    """What /health says to each look."""
+class Slots:
+    """What /slots says to each look."""
 
     def __init__(self) -> None:
         self.says: int | Exception = 200
 
     def handle(self, request: httpx.Request) -> httpx.Response:
-        assert str(request.url) == "http://engine/health"
+        assert str(request.url) == "http://engine:1/slots"
+        assert request.headers["authorization"] == "Bearer k"
         if isinstance(self.says, Exception):
             raise self.says
         return httpx.Response(self.says)
 
 
 @pytest.fixture
-def health() -> Health:
-    return Health()
+def slots() -> Slots:
+    return Slots()
 
 
 @pytest.fixture
-def http(health: Health) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=httpx.MockTransport(health.handle))
+def http(slots: Slots) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.MockTransport(slots.handle))
 
 
 @pytest.fixture
 def server() -> Any:
-    return SimpleNamespace(pid=7, exit_code=None, health_url="http://engine/health")
+    return SimpleNamespace(pid=7, exit_code=None, address="engine:1", orders=SimpleNamespace(key="k"))
 
 
 @pytest.fixture
@@ -55,25 +56,25 @@ async def test_one_that_has_ended_is_started_again(watch: EngineWatch, http: htt
 
 @pytest.mark.parametrize(
     ("says", "cause"),
-    [(503, "/health answers 503"), (httpx.ReadTimeout("late"), "/health does not answer (ReadTimeout)")],
+    [(503, "/slots answers 503"), (httpx.ReadTimeout("late"), "/slots does not answer (ReadTimeout)")],
 )
 async def test_one_that_is_silent_is_started_again_once_patience_is_over(
-    watch: EngineWatch, http: httpx.AsyncClient, health: Health, says: Any, cause: str
+    watch: EngineWatch, http: httpx.AsyncClient, slots: Slots, says: Any, cause: str
 ) -> None:
-    health.says = says
+    slots.says = says
     assert [await watch.look(http) for _ in range(3)] == [[], [], [Restart(cause)]]
 
 
 async def test_an_answer_in_between_and_a_restart_begin_the_count_anew(
-    watch: EngineWatch, http: httpx.AsyncClient, health: Health
+    watch: EngineWatch, http: httpx.AsyncClient, slots: Slots
 ) -> None:
     for between in (200, None):
-        health.says = 503
+        slots.says = 503
         assert [await watch.look(http) for _ in range(2)] == [[], []]
         if between is None:
             watch.forget()
         else:
-            health.says = between
+            slots.says = between
             assert await watch.look(http) == []
-    health.says = 503
+    slots.says = 503
     assert await watch.look(http) == []
