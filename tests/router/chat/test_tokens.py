@@ -1,6 +1,10 @@
 """Token counts and the tokens that only a template may write."""
 
+from dataclasses import replace
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zooserve.errors import BadInput, InputTooLong
 
@@ -28,3 +32,24 @@ def test_control_tokens_of_the_template_are_refused_and_other_special_ones_are_n
     with pytest.raises(BadInput, match="im_end") as refused:
         byte_tokenizer.refuse_control_tokens("x<|im_end|>", "messages[0].content")
     assert refused.value.code == "control_token_in_content"
+
+
+CONTROL = ("<|a|>", "<|ab|>", "<|", "[INST]", "[/INST]", "</s>", "")
+
+
+@given(st.lists(st.sampled_from(CONTROL)), st.text("<|ab>[]/INSTs", max_size=30))
+def test_whichever_control_token_a_text_holds_it_is_found(byte_tokenizer, control, text) -> None:
+    held = [token for token in control if token and token in text]
+    tokenizer = replace(byte_tokenizer, control_tokens=tuple(control))
+    if not held:
+        tokenizer.refuse_control_tokens(text, "messages")
+        return
+    with pytest.raises(BadInput) as told:
+        tokenizer.refuse_control_tokens(text, "messages")
+    assert any(repr(token) in told.value.message for token in held)
+
+
+def test_a_copy_of_a_tokenizer_has_its_own_control_tokens(byte_tokenizer) -> None:
+    byte_tokenizer.refuse_control_tokens("!", "messages")
+    with pytest.raises(BadInput):
+        replace(byte_tokenizer, control_tokens=("!",)).refuse_control_tokens("!", "messages")
