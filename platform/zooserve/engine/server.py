@@ -9,7 +9,7 @@ from pathlib import Path
 
 from zooserve.engine.orders import EngineOrders
 from zooserve.errors import ServerFailed
-from zooserve.processes.child import Child
+from zooserve.processes.child import Child, ChildServer
 from zooserve.processes.files import write_atomically
 
 __all__ = ["EngineServer"]
@@ -17,7 +17,7 @@ __all__ = ["EngineServer"]
 _POLL_S = 0.1
 
 
-class EngineServer:
+class EngineServer(ChildServer):
     """`python -m zooserve.engine` with its orders in `orders_file`, whose folder is private."""
 
     name = "engine"
@@ -25,22 +25,7 @@ class EngineServer:
     def __init__(self, orders: EngineOrders, orders_file: Path, log_file: Path) -> None:
         self.orders = orders
         self._orders_file = orders_file
-        self._child = Child(self.name, log_file)
-
-    @property
-    def pid(self) -> int | None:
-        """The server's process id while it runs."""
-        return self._child.pid
-
-    @property
-    def last_pid(self) -> int | None:
-        """The process id of the last start, whether it still runs or not."""
-        return self._child.last_pid
-
-    @property
-    def exit_code(self) -> int | None:
-        """How the server ended; negative is a signal. None while it runs, and before its first start."""
-        return self._child.exit_code
+        super().__init__(Child(self.name, log_file))
 
     @property
     def address(self) -> str:
@@ -72,10 +57,6 @@ class EngineServer:
         """SIGTERM, then SIGKILL once `timeout_s` is over. Its orders go too: the key in them opens nothing any more."""
         self._child.stop(timeout_s)
         self._orders_file.unlink(missing_ok=True)
-
-    def log_tail(self, lines: int = 20) -> str:
-        """The last lines of the server's log."""
-        return self._child.log_tail(lines)
 
     def _answers(self) -> bool:
         try:

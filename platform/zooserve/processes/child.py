@@ -8,7 +8,7 @@ from pathlib import Path
 from zooserve.processes.identity import descendants, end, process_table
 from zooserve.processes.kinship import ends_with_parent
 
-__all__ = ["Child", "rotate", "tail"]
+__all__ = ["Child", "ChildServer", "rotate", "tail"]
 
 _TAIL_BYTES = 64 * 1024
 _GRACE_S = 2.0
@@ -85,6 +85,32 @@ class Child:
     def log_tail(self, lines: int = 20) -> str:
         """The last lines of its log."""
         return "\n".join(tail(self.log_file, lines))
+
+
+class ChildServer:
+    """A server that is one child process, and what can be seen of that."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id while it runs."""
+        return self._child.pid
+
+    @property
+    def last_pid(self) -> int | None:
+        """The process id of the last start, whether it still runs or not."""
+        return self._child.last_pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the server ended; negative is a signal. None while it runs, and before its first start."""
+        return self._child.exit_code
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines of the server's log."""
+        return self._child.log_tail(lines)
 
 
 def rotate(log: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zooserve.errors import ServerFailed
-from zooserve.processes.child import Child
+from zooserve.processes.child import Child, ChildServer
 from zooserve.processes.shared_memory import remove_regions
 from zooserve.triton.installation import Installation
 
@@ -48,7 +48,7 @@ class Addresses:
         return f"{self.host}:{self.metrics_port}"
 
 
-class TritonServer:
+class TritonServer(ChildServer):
     """A tritonserver child process over one model repository; it loads `models`, by default all that are there.
 
     With `response_cache_bytes` it keeps answers to repeated requests of the models that ask for it in their
@@ -69,7 +69,7 @@ class TritonServer:
     ) -> None:
         self.name = name
         self.addresses = addresses
-        self._child = Child(name, log_file)
+        super().__init__(Child(name, log_file))
         self._installation = installation
         self._repository = repository
         self._models = tuple(models)
@@ -77,21 +77,6 @@ class TritonServer:
         self._arguments = tuple(arguments)
         self._files_at_start: Stamps = frozenset()
         self._shm_prefix = f"{shm_prefix}{name}-{addresses.http_port}-"
-
-    @property
-    def pid(self) -> int | None:
-        """The server's process id while it runs."""
-        return self._child.pid
-
-    @property
-    def last_pid(self) -> int | None:
-        """The process id of the last start, whether it still runs or not."""
-        return self._child.last_pid
-
-    @property
-    def exit_code(self) -> int | None:
-        """How the server ended; negative is a signal. None while it runs, and before its first start."""
-        return self._child.exit_code
 
     @property
     def caches(self) -> bool:
@@ -156,10 +141,6 @@ class TritonServer:
         """SIGTERM, then SIGKILL once `timeout_s` is over; with its stubs and its shared memory."""
         self._child.stop(timeout_s)
         remove_regions(self._shm_prefix)
-
-    def log_tail(self, lines: int = 20) -> str:
-        """The last lines of the server's log."""
-        return self._child.log_tail(lines)
 
     def _answers(self) -> bool:
         # Liveness, not readiness: it is served once loading is over, where readiness stays 400 for as long as a
