@@ -8,10 +8,12 @@ here was found by asking the server of xllamacpp 2026.10.11549 and reading its a
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
 from zooserve.errors import Unsupported
+from zooserve_router.chat.alternatives import alternatives
 from zooserve_router.references import referred
 
 __all__ = ["refuse_unenforced"]
@@ -75,6 +77,8 @@ _SAYS_NOTHING: Mapping[str, Any] = MappingProxyType(
 )
 _FORMATS = frozenset({"date", "date-time", "time", "uuid"})
 _LARGEST = 10**15
+_MAX_ALTERNATIVES = 256
+"""A token of as many holds everybody up for a second, on two cores."""
 _TOKEN = re.compile(
     r"""(?P<open>\((?:\?:)?(?![?*+{]))|(?P<close>\))|(?P<bar>\|)"""
     r"""|(?P<times>[*+?]|\{\d+(?:,\d*)?\})"""
@@ -89,8 +93,8 @@ def refuse_unenforced(schema: Schema, whose: str, param: str) -> None:
 
     The schema is sound, as the edge has found; `whose` it is, the message says.
     """
-    for place, part in _parts(schema, ""):
-        fault = _fault(part, schema)
+    faults = ((place, _fault(part, schema)) for place, part in _parts(schema, ""))
+    for place, fault in chain(faults, _fault_of_size(schema)):
         if fault is not None:
             raise Unsupported(
                 f"The JSON schema of {whose} asks for what this model's engine does not enforce: {fault}, at "
@@ -98,6 +102,19 @@ def refuse_unenforced(schema: Schema, whose: str, param: str) -> None:
                 param=param,
                 code="unsupported_json_schema",
             )
+
+
+def _fault_of_size(schema: Schema) -> Iterator[tuple[str, str]]:
+    """What of the whole would hold the engine up. Asked last: it takes the parts for such as are enforced."""
+    ways = alternatives(schema, schema)
+    if ways > _MAX_ALTERNATIVES:
+        yield (
+            "",
+            (
+                f"{min(ways, 10**6)} values, options, optional properties or parts of a pattern to choose from at once "
+                f"(at most {_MAX_ALTERNATIVES})"
+            ),
+        )
 
 
 def _parts(schema: Any, place: str) -> Iterator[tuple[str, Any]]:
