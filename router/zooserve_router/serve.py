@@ -7,6 +7,7 @@ Ray's settings are environment variables that it reads when it is imported.
 
 import json
 import logging
+import os
 import secrets
 import signal
 import sys
@@ -15,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pydantic import BaseModel, ConfigDict
 
@@ -26,7 +27,7 @@ from zooserve_router.ray_node import start_ray
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["Orders", "RayPorts", "Replica", "deploy", "end_chats", "environment", "main"]
+__all__ = ["Orders", "RayPorts", "Replica", "deploy", "end_chats", "environment", "log_beside", "main"]
 
 APP_NAME = "zooserve"
 # Our admission refuses long before: Ray's own refusal is a plain-text 503.
@@ -150,13 +151,27 @@ def end_chats() -> None:
 def _builder(settings: Settings, app: str) -> Callable[[], "FastAPI"]:
     """What a replica calls to make its app. A plain function: Ray takes any other callable for the app itself."""
     values = settings.model_dump(mode="json")
+    router = os.getpid()
 
     def build() -> "FastAPI":
+        log_beside(router)
         module, _, function = app.partition(":")
         made: FastAPI = getattr(import_module(module), function)(Settings(**values))
         return made
 
     return build
+
+
+def log_beside(process: int) -> None:
+    """Log where that process does. Serve takes what a replica writes to stderr for INFO, and drops it."""
+    try:
+        stream: TextIO | None = Path(f"/proc/{process}/fd/2").open("a", encoding="utf-8")  # noqa: SIM115 - for as long as it lives
+    except OSError:  # a socket, which nobody can open again; Ray's own file is left
+        stream = sys.__stderr__
+    handler = logging.StreamHandler(stream)
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
 
 
 def main(orders_file: Path) -> None:

@@ -1,0 +1,41 @@
+"""Where a replica's own words go."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from zooserve_router.serve import log_beside
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield root
+    for handler in set(root.handlers) - set(before):
+        root.removeHandler(handler)
+        if isinstance(handler, logging.StreamHandler) and handler.stream is not sys.__stderr__:
+            handler.stream.close()
+
+
+def test_what_a_replica_warns_of_and_its_tracebacks_stand_in_the_routers_log(
+    root: logging.Logger, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr", None)  # Serve's own takes it
+    log_beside(os.getpid())
+    try:
+        raise ValueError("of ours")
+    except ValueError:
+        logging.getLogger("zooserve_router.middleware").exception("request 7 failed")
+    written = capfd.readouterr().err
+    assert "ERROR   zooserve_router.middleware: request 7 failed" in written
+    assert "ValueError: of ours" in written
+
+
+def test_a_router_whose_stderr_is_gone_keeps_no_replica_from_starting(root: logging.Logger) -> None:
+    before = len(root.handlers)
+    log_beside(2**22 + 1)
+    assert len(root.handlers) == before + 1
