@@ -8,7 +8,7 @@ UV_VERSION := 0.13.9
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo test test-unit test-e2e test-export check format lint types layers generated lock bench soak clean
+.PHONY: help up down demo test test-unit test-e2e test-export check format lint types layers generated lock bench soak schemas clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -57,6 +57,9 @@ bench: $(VENV)/.dev ## the benchmarks of benchmarks/README.md against a platform
 
 soak: $(VENV)/.dev ## a thousand chats that are left, 200 deadlines: does all come to rest, do counts add up, does a process grow
 	@$(BIN)/python benchmarks/run.py --only chat_hangups
+
+schemas: $(VENV)/.dev ## two hundred JSON schemas made by chance: does the real engine's answer break one
+	@ZOOSERVE_TEST_SCHEMAS=200 $(PYTEST) -m e2e tests/e2e/chat/test_json_schemas.py -k schema
 
 test-export: ## the tests of `zooserve export`, in an environment of their own with torch (a GB or more)
 	@test -d .venv-export || $(PYTHON) -m venv .venv-export

@@ -30,8 +30,8 @@ from zooserve.settings import Settings
 from zooserve_router.chat.models import ChatModel
 
 NARROW = 0.5
-"""Logits that differ by less may change places by rounding: with this engine's 8-bit activations answers parted at margins
-below 0.075 on a processor with AVX-512, and below 0.34 on one with AVX2 alone. Half of all places have more than 1."""
+"""Logits that differ by less may change places by rounding: with this engine's 8-bit activations answers parted at
+margins below 0.075 on a processor with AVX-512, and below 0.34 with AVX2 alone. Half of all places have more than 1."""
 SAMPLED_PLACES = 32
 
 
