@@ -193,7 +193,7 @@ def wired(
         classifier=Classifier(dispatch, counters, interactive),
         query_reader=QueryReader(dispatch, vocabularies, interactive),
         sparse_embedder=SparseEmbedder(dispatch, vocabularies, interactive),
-        chat=ChatService(chats, readiness, metrics, tell=tell),
+        chat=ChatService(chats, readiness, metrics, tell=tell, silence_s=settings.router.chat_silence_s),
     )
 
 

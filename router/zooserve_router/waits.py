@@ -23,12 +23,19 @@ class Waits:
         """The task that waits, while it does."""
         self._cancellations = 0
         self._interrupted = False
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, deadline.remaining_s()), self.end)
+        self._loop = asyncio.get_running_loop()
+        self._since = self._loop.time()
+        self._timer = self._loop.call_later(max(0.0, deadline.remaining_s()), self.end)
 
     @property
     def ended(self) -> bool:
         """Whether every further wait is refused."""
         return self._ended
+
+    @property
+    def waiting_s(self) -> float:
+        """How long the wait that is under way has lasted; 0 while nothing is waited for."""
+        return self._loop.time() - self._since if self._task is not None else 0.0
 
     def end(self) -> None:
         """End the wait that is under way, and refuse those to come, with the error."""
@@ -49,6 +56,7 @@ class Waits:
         if task is None:
             raise RuntimeError("only a task can wait")
         self._task, self._cancellations = task, task.cancelling()
+        self._since = self._loop.time()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -25,6 +25,8 @@ class Account:
         self.end: BaseException | None = None
         """What broke the answer off; None once it is complete."""
         self.reason: WasteReason | None = None
+        self.fell_silent = False
+        """Whether it was ended because nothing more came of it."""
         self._metrics = metrics
         self._first_token_noted = False
 

@@ -60,6 +60,11 @@ class Run:
         """Whether the caller was given the end of every choice."""
         return self.finished == len(self.choices)
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether any of it was written."""
+        return any(choice.first_at is not None for choice in self.choices)
+
     def has_ended(self, call: int) -> bool:
         """Whether every choice of this call has its end, be it still on its way to the caller."""
         return all(choice.finish_reason is not None for choice in self.choices if choice.call == call)

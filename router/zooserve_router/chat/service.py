@@ -34,6 +34,8 @@ Tell = Callable[[Sequence[Span]], None]
 # A cancelled request leaves the engine within one step, 11 to 200 ms (measured), and nothing says when: its tokens
 # stay admitted a little longer than that.
 _CANCEL_SETTLES_S = 0.25
+_SILENCE_LOOKS = 4
+"""How often silence is looked for within the time that it is allowed."""
 
 
 class ChatService:
@@ -46,6 +48,7 @@ class ChatService:
         metrics: RouterMetrics,
         cancel_settles_s: float = _CANCEL_SETTLES_S,
         tell: Tell | None = None,
+        silence_s: float = 30.0,
     ) -> None:
         self._models = models
         self._readiness = readiness
@@ -53,7 +56,9 @@ class ChatService:
         self._cancel_settles_s = cancel_settles_s
         self._tell = tell
         self._stopped = False
-        self._running: set[Waits] = set()
+        self._silence_s = silence_s
+        self._running: dict[Waits, Account] = {}
+        self._looking = False
         for model in models.values():
             model.queue.changed = partial(self._metrics.room, model.model.name)
 
@@ -79,7 +84,10 @@ class ChatService:
         """
         account = Account(ask, context, self._metrics)
         waits = Waits(context.deadline, partial(self._out_of_time, account))
-        self._running.add(waits)
+        self._running[waits] = account
+        if not self._looking:
+            self._looking = True
+            self._look_later()
         if self._stopped:
             waits.end()
         try:
@@ -93,7 +101,7 @@ class ChatService:
             account.broken_off(end, self._reason(end, context))
             raise
         finally:
-            self._running.discard(waits)
+            del self._running[waits]
             waits.close()
             account.close()
             if self._tell is not None:
@@ -195,12 +203,33 @@ class ChatService:
             model = account.ask.chat.model
             self._readiness.unanswered(model, _served_by(model), account.context.budget_s)
 
+    def _look_later(self) -> None:
+        asyncio.get_running_loop().call_later(self._silence_s / _SILENCE_LOOKS, self._end_the_silent)
+
+    def _end_the_silent(self) -> None:
+        """End answers that began and of which nothing more comes.
+
+        Triton 2.51 never ends the streams of a Python stub that died under them.
+        """
+        for waits, account in self._running.items():
+            if account.run.has_begun and waits.waiting_s > self._silence_s:
+                account.fell_silent = True
+                waits.end()
+        self._looking = bool(self._running)
+        if self._looking:
+            self._look_later()
+
     def _out_of_time(self, account: Account) -> ServingError:
-        """What ends a wait: the router's stop, or the request's deadline."""
+        """What ends a wait: the router's stop, a backend gone silent, or the request's deadline."""
         if self._stopped:
             return BackendUnavailable(
                 "The router is stopping and ended this answer before it was complete. Send the request again.",
                 code="router_stopping",
+            )
+        if account.fell_silent:
+            return BackendUnavailable(
+                f"The server behind {account.ask.chat.model.name} stopped in the middle of this answer and has said "
+                f"nothing for {self._silence_s:g} s. Send the request again."
             )
         return account.context.deadline.exceeded() if account.is_admitted else account.ask.chat.queue.out_of_time()
 

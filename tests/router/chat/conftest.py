@@ -38,6 +38,10 @@ TEMPLATE = (
 )
 
 
+SILENCE_S = 2.0
+"""What an answer may be silent for: long for every test but the one of silence."""
+
+
 @dataclass
 class FakeLeaf:
     """Says `script` to every request; with `hold` set it waits for it before each piece after the first.
@@ -154,7 +158,7 @@ async def _running(served: Sequence[Model], tokenizer: ChatTokenizer) -> AsyncIt
     }
     readiness = Readiness(served, {model.name: chat_probe(model, chats) for model in served})
     app = Starlette(routes=[*chat.routes, *completions.routes, *responses.routes])
-    service = ChatService(chats, readiness, metrics, cancel_settles_s=0.0, tell=spans.extend)
+    service = ChatService(chats, readiness, metrics, cancel_settles_s=0.0, tell=spans.extend, silence_s=SILENCE_S)
     app.state.services = SimpleNamespace(catalogue=Catalogue(tuple(served)), chat=service)
     app.add_middleware(Edge, metrics=metrics, max_body_bytes=8 * 2**20, max_deadline_s=60)
     watch = asyncio.create_task(readiness.watch())

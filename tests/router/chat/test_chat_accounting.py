@@ -505,3 +505,14 @@ async def test_a_chat_that_never_got_room_tells_its_wait_and_why_it_ended(edge) 
     assert "never started" in chat.error
     assert admission.name == "admission"
     assert admission.end_ns > admission.start_ns
+
+
+async def test_an_answer_that_falls_silent_ends_with_an_error_and_is_told_apart_from_a_deadline(edge, events) -> None:
+    edge.leaf.hold = asyncio.Event()  # which nobody sets: a stub that died under its streams
+    answer = await edge.chat(stream=True)
+    *_, error, done = events(answer)
+    assert json.loads(error)["error"]["code"] == "backend_unavailable"
+    assert "stopped in the middle" in error
+    assert done == "[DONE]"
+    await asyncio.sleep(0)  # room that was left settles first, here at once
+    assert (edge.leaf.open, edge.budget.taken_tokens) == (0, 0)
