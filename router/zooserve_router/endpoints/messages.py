@@ -16,6 +16,8 @@ __all__ = ["Message", "image_url", "messages_in", "refuse_unpaired_results"]
 
 _MAX_MESSAGES = 4096
 _MAX_CALLS = 128
+_MAX_PARTS = 1024
+"""Of one message: each is looked at by itself, and a hundred thousand hold the event loop up for half a second."""
 _MAX_ARGUMENTS = 1024 * 1024
 _MAX_IMAGES = 32
 _MAX_URL = 8192
@@ -208,6 +210,8 @@ def _content(fields: Fields) -> str | list[dict[str, Any]]:
         return checked_text(value, path, may_be_empty=True)  # assistants do say nothing at times
     if not value:
         raise BadInput(f"`{path}` is an empty array; send text.", param=path, code="empty_array")
+    if len(value) > _MAX_PARTS:
+        raise TooManyItems(f"`{path}` has {len(value)} parts; at most {_MAX_PARTS} are read.", param=path)
     parts = [_part(Fields.of(part, f"{path}[{index}]")) for index, part in enumerate(value)]
     if all(part["type"] == "text" for part in parts):
         return "".join(part["text"] for part in parts)

@@ -92,7 +92,7 @@ def _stops_asked(value: Any) -> tuple[str, ...]:
 
 def choices_asked(fields: Fields, prompts: int = 1) -> int:
     """How many answers per prompt."""
-    n = fields.integer("n", low=1, high=128)
+    n = fields.integer("n", low=1, high=MAX_CHOICES)
     if n is not None and n * prompts > MAX_CHOICES:
         raise BadInput(
             f"{prompts} prompt(s) with `n` {n} ask for {n * prompts} answers; at most {MAX_CHOICES} are made at once.",

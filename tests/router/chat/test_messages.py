@@ -177,6 +177,11 @@ BAD: dict[str, tuple[list[Any], str, str]] = {
         "messages[0].content",
         "invalid_value",
     ),
+    "very many parts": (
+        [{"role": "user", "content": [{"type": "text", "text": "x"}] * 1025}],
+        "messages[0].content",
+        "too_many_items",
+    ),
     "very many images": ([image("http://a/b.png")] * 33, "messages", "too_many_items"),
 }
 
