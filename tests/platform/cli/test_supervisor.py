@@ -45,7 +45,8 @@ class Engine(Stoppable):
 
     pid: int | None = None
     exit_code = -9
-    health_url = "http://engine/health"
+    address = "engine"
+    orders = SimpleNamespace(key="no secret")
 
     def start(self) -> None:
         self.pid = os.getpid()
