@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 
 SCHEMAS = int(os.environ.get("ZOOSERVE_TEST_SCHEMAS", "60"))
 """`make schemas` asks for 200, which a slow machine takes ten minutes for."""
-FUNCTIONS, SEED = 12, 20261130
+FUNCTIONS, SEED = 24, 20261130
 MAX_TOKENS = 160
 TOPICS = ("a city", "a dog", "the weather in Oslo", "an order of three books", "a user's profile", "a train to Bern")
 PATTERNS = ("^[A-Z]{3}-[0-9]{2}$", "^(red|green|blue)[0-9]?$", "^[a-f0-9]{4}(:[a-f0-9]{2})*$", r"^v[0-9]\.[0-9]{1,2}$")
