@@ -85,7 +85,7 @@ class RouterSettings(BaseModel):
     chat_max_waiting: Annotated[int, Field(ge=0)] = 256
     """Chats that may wait for room in one model's budget, in one replica; the next is refused with a 429."""
     chat_silence_s: Annotated[float, Field(gt=0)] = 30.0
-    """How long an answer that has begun may say nothing: Triton 2.51 never ends the streams of a stub that died."""
+    """How long an answer that has begun may say nothing: Triton 2.51 may leave a killed stub's streams open."""
     drain_s: Annotated[float, Field(ge=0)] = 10.0
     """How long answers in flight may take once the router is told to stop; new connections are refused meanwhile."""
     interactive_max_items: Annotated[int, Field(gt=0)] = 16

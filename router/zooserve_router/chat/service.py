@@ -209,7 +209,7 @@ class ChatService:
     def _end_the_silent(self) -> None:
         """End answers that began and of which nothing more comes.
 
-        Triton 2.51 never ends the streams of a Python stub that died under them.
+        Triton 2.51 was seen to leave the streams of a killed Python stub open.
         """
         for waits, account in self._running.items():
             if account.run.has_begun and waits.waiting_s > self._silence_s:

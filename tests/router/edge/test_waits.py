@@ -98,3 +98,12 @@ async def test_one_limit_serves_several_tasks_in_turn() -> None:
         with pytest.raises(DeadlineExceeded):
             await asyncio.create_task(wait())
     assert asyncio.current_task().cancelling() == 0
+
+
+async def test_only_a_wait_that_is_under_way_has_lasted() -> None:
+    with waits_of(60) as waits:
+        assert waits.waiting_s == 0
+        with waits:
+            await asyncio.sleep(0)
+            assert waits.waiting_s > 0
+        assert waits.waiting_s == 0
