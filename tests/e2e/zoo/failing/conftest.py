@@ -202,7 +202,7 @@ class FailingRouter:
     def __init__(self, catalogue: Catalogue, backend: ZooBackend, readiness: Readiness) -> None:
         self.metrics = RouterMetrics(CollectorRegistry())
         budgets: dict[SloClass, Budget] = {"interactive": Budget("a", 10**6), "bulk": Budget("b", 10**6)}
-        services = wired(Settings(), catalogue, {}, {}, {}, backend, None, self.metrics)  # type: ignore[arg-type]
+        services = wired(Settings(), catalogue, {}, {}, {}, backend, self.metrics)
         dispatch = ZooDispatch(backend, budgets, readiness, self.metrics)
         self._app = bare_app(Settings().router, self.metrics)
         self._app.state.services = replace(services, dispatch=dispatch, readiness=readiness)
