@@ -1,8 +1,10 @@
-"""The part of the vocabulary that speaks of chat: how answers end, what they hold, where their time goes."""
+"""What is recorded of chats: how answers end, what they hold, where their time goes."""
 
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry
+
+from zooserve_observability import vocabulary
 
 __all__ = ["ChatMetrics", "ChoiceEnd", "ModelLabels", "WasteReason"]
 
@@ -11,106 +13,25 @@ ModelLabels = tuple[str, str, str]
 ChoiceEnd = Literal["finished", "cancelled", "failed"]
 WasteReason = Literal["hang_up", "deadline", "stop", "shutdown", "error"]
 
-_LABELS = ("model", "version", "class")
-_DURATION_BUCKETS_S = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-_DELAY_BUCKETS_S = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048)
-# Those of OpenTelemetry's gen_ai.server.time_per_output_token.
-_TOKEN_BUCKETS_S = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
-_RATE_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-
 
 class ChatMetrics:
     """Chat's series, in the registry that is handed in."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._first_token_s = Histogram(
-            "zooserve_time_to_first_token_seconds",
-            "From the request's first byte to its first generated token, however the answer ended.",
-            _LABELS,
-            buckets=_DURATION_BUCKETS_S,
-            registry=registry,
-        )
-        self._output_token_s = Histogram(
-            "zooserve_time_per_output_token_seconds",
-            "From an answer's first token to its last, divided by the tokens after the first, as the router sees it.",
-            _LABELS,
-            buckets=_TOKEN_BUCKETS_S,
-            registry=registry,
-        )
-        self._admission_s = Histogram(
-            "zooserve_admission_wait_seconds",
-            "How long an admitted chat waited for room in its model's budget.",
-            _LABELS,
-            buckets=_DURATION_BUCKETS_S,
-            registry=registry,
-        )
-        self._phase_s = Histogram(
-            "zooserve_engine_phase_seconds",
-            "Where the engine says that an answer's time went: queue, prefill or decode.",
-            (*_LABELS, "phase"),
-            buckets=_DURATION_BUCKETS_S,
-            registry=registry,
-        )
-        self._delivery_s = Histogram(
-            "zooserve_delivery_delay_seconds",
-            "What an answer took as the router saw it, less what the engine says: the ways there and back.",
-            _LABELS,
-            buckets=_DELAY_BUCKETS_S,
-            registry=registry,
-        )
-        self._issued = Counter(
-            "zooserve_chat_choices_issued",
-            "Choices that were admitted and asked for; as many have ended once nothing is in flight.",
-            _LABELS,
-            registry=registry,
-        )
-        self._ended = Counter(
-            "zooserve_chat_choices_ended",
-            "Choices that ended; outcome is finished, cancelled (the caller left, the deadline passed, the router "
-            "stopped) or failed.",
-            (*_LABELS, "outcome"),
-            registry=registry,
-        )
-        self._wasted_tokens = Counter(
-            "zooserve_wasted_tokens",
-            "Tokens generated for nobody; reason is hang_up, deadline, shutdown or error where an answer did not get "
-            "to its end, stop where the engine wrote past a stop string.",
-            (*_LABELS, "reason"),
-            registry=registry,
-        )
-        self._waiting = Gauge(
-            "zooserve_chat_waiting",
-            "Chats that wait for room in their model's budget.",
-            ("model",),
-            multiprocess_mode="livesum",
-            registry=registry,
-        )
-        self._held_tokens = Gauge(
-            "zooserve_chat_held_tokens",
-            "Tokens of a model's budget that are taken: prompts and everything granted.",
-            ("model",),
-            multiprocess_mode="livesum",
-            registry=registry,
-        )
-        self._kv_blocks = Counter(
-            "zooserve_leaf_kv_blocks",
-            "Blocks of prompts whose KV the leaf had (state reused) and had not (state missed).",
-            (*_LABELS, "state"),
-            registry=registry,
-        )
-        self._draft_tokens = Counter(
-            "zooserve_draft_tokens",
-            "Tokens that speculative decoding proposed; state says whether they were accepted or rejected.",
-            (*_LABELS, "state"),
-            registry=registry,
-        )
-        self._acceptance_rate = Histogram(
-            "zooserve_draft_acceptance_rate",
-            "The acceptance rate that the engine reports of an answer decoded with draft tokens.",
-            _LABELS,
-            buckets=_RATE_BUCKETS,
-            registry=registry,
-        )
+        self._first_token_s = vocabulary.FIRST_TOKEN.histogram(registry)
+        self._output_token_s = vocabulary.OUTPUT_TOKEN.histogram(registry)
+        self._admission_s = vocabulary.ADMISSION_WAIT.histogram(registry)
+        self._phase_s = vocabulary.ENGINE_PHASE.histogram(registry)
+        self._delivery_s = vocabulary.DELIVERY_DELAY.histogram(registry)
+        self._issued = vocabulary.CHOICES_ISSUED.counter(registry)
+        self._ended = vocabulary.CHOICES_ENDED.counter(registry)
+        self._wasted_tokens = vocabulary.WASTED_TOKENS.counter(registry)
+        self._waiting = vocabulary.CHAT_WAITING.gauge(registry)
+        self._held_tokens = vocabulary.CHAT_HELD_TOKENS.gauge(registry)
+        self._budget_tokens = vocabulary.CHAT_BUDGET_TOKENS.gauge(registry)
+        self._kv_blocks = vocabulary.LEAF_KV_BLOCKS.counter(registry)
+        self._draft_tokens = vocabulary.DRAFT_TOKENS.counter(registry)
+        self._acceptance_rate = vocabulary.DRAFT_ACCEPTANCE.histogram(registry)
 
     def first_token(self, labels: ModelLabels, spent_s: float) -> None:
         """Note how long the first token of an answer took."""
@@ -160,3 +81,7 @@ class ChatMetrics:
         """Say how much of a model's budget is taken, and how many wait for it."""
         self._held_tokens.labels(model).set(held_tokens)
         self._waiting.labels(model).set(waiting)
+
+    def budget(self, model: str, tokens: int) -> None:
+        """Say how much room a model has in all."""
+        self._budget_tokens.labels(model).set(tokens)

@@ -1,32 +1,21 @@
-"""The part of the vocabulary that tells several leaves of one model apart. Addresses are the catalogue's."""
+"""What is recorded of several leaves of one model. Addresses are the catalogue's."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry
+
+from zooserve_observability import vocabulary
 
 __all__ = ["LeafMetrics"]
-
-_LABELS = ("model", "leaf")
 
 
 class LeafMetrics:
     """The leaves' series, in the registry that is handed in."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._in_flight = Gauge(
-            "zooserve_leaf_requests_in_flight",
-            "Generations in flight on each of a model's leaves, where it has several.",
-            _LABELS,
-            multiprocess_mode="livesum",
-            registry=registry,
-        )
-        self._left_out = Counter(
-            "zooserve_leaf_left_out",
-            "Times that a leaf was found down, and left out for a while.",
-            _LABELS,
-            registry=registry,
-        )
+        self._in_flight = vocabulary.LEAF_IN_FLIGHT.gauge(registry)
+        self._left_out = vocabulary.LEAF_LEFT_OUT.counter(registry)
 
     @contextmanager
     def flying(self, model: str, leaf: str) -> Iterator[None]:

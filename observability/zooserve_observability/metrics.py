@@ -1,30 +1,32 @@
-"""The metric vocabulary: every series that the router exports, named and explained once; chat's are `chat_metrics`
-and `leaf_metrics`.
+"""What the router records, made from the `vocabulary`; chat's, the leaves' and other parts have recorders of their own.
 
 prometheus_client runs in multiprocess mode where PROMETHEUS_MULTIPROC_DIR was set before it was imported: each
-replica writes its own files there and any replica's /metrics answers for all of them. Labels are bounded by the
-catalogue: a name that a client made up is counted under `unknown`.
+replica writes its own files there and any replica's /metrics answers for all of them.
 """
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from zooserve.errors import FailedStage
+from zooserve_observability import vocabulary
 from zooserve_observability.chat_metrics import ChatMetrics
+from zooserve_observability.endpoint_metrics import EndpointMetrics
 from zooserve_observability.leaf_metrics import LeafMetrics
+from zooserve_observability.release_metrics import ReleaseMetrics
+from zooserve_observability.trace_metrics import TraceMetrics
 
-__all__ = ["CONTENT_TYPE", "UNKNOWN_MODEL", "RouterMetrics"]
+__all__ = ["CONTENT_TYPE", "UNKNOWN_MODEL", "AdmissionReason", "RouterMetrics"]
+
+AdmissionReason = Literal["tokens", "requests", "queue", "deadline", "breaker", "not_ready"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 UNKNOWN_MODEL = "unknown"
-
-_DURATION_BUCKETS_S = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-_MODEL_LABELS = ("model", "version", "class")
 
 
 class RouterMetrics:
@@ -32,51 +34,21 @@ class RouterMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._requests = Counter(
-            "zooserve_requests",
-            "Requests that ended; outcome is ok, cancelled, or the error's name.",
-            (*_MODEL_LABELS, "outcome"),
-            registry=registry,
-        )
-        self._duration_s = Histogram(
-            "zooserve_request_duration_seconds",
-            "From the request's first byte to the answer's last, by model and class.",
-            _MODEL_LABELS,
-            buckets=_DURATION_BUCKETS_S,
-            registry=registry,
-        )
-        self._in_flight = Gauge(
-            "zooserve_requests_in_flight",
-            "Requests being worked on.",
-            multiprocess_mode="livesum",
-            registry=registry,
-        )
-        self._refused = Counter(
-            "zooserve_refused",
-            "Requests refused before any work was done, by the error's code.",
-            ("reason",),
-            registry=registry,
-        )
-        self._tokens = Counter(
-            "zooserve_tokens",
-            "Tokens read (direction input) and written (direction output).",
-            (*_MODEL_LABELS, "direction"),
-            registry=registry,
-        )
-
-        self._stage_failures = Counter(
-            "zooserve_stage_failures",
-            "Requests to the zoo that a stage failed or refused; stage is `unknown` where nothing told which.",
-            ("model", "stage", "version", "reason"),
-            registry=registry,
-        )
-        self._spans_dropped = Counter(
-            "zooserve_spans_dropped",
-            "Spans that the trace log did not get because too many waited for it.",
-            registry=registry,
-        )
+        self._requests = vocabulary.REQUESTS.counter(registry)
+        self._duration_s = vocabulary.REQUEST_DURATION.histogram(registry)
+        self._in_flight = vocabulary.IN_FLIGHT.gauge(registry)
+        self._refused = vocabulary.REFUSED.counter(registry)
+        self._admission_refused = vocabulary.ADMISSION_REFUSED.counter(registry)
+        self._tokens = vocabulary.TOKENS.counter(registry)
+        self._stage_failures = vocabulary.STAGE_FAILURES.counter(registry)
+        self._space_mismatches = vocabulary.SPACE_MISMATCHES.counter(registry)
+        self._info = vocabulary.MODEL_INFO.gauge(registry)
+        self._ready = vocabulary.MODEL_READY.gauge(registry)
         self.chat = ChatMetrics(registry)
         self.leaves = LeafMetrics(registry)
+        self.endpoints = EndpointMetrics(registry)
+        self.releases = ReleaseMetrics(registry)
+        self.traces = TraceMetrics(registry)
 
     @contextmanager
     def flying(self) -> Iterator[None]:
@@ -99,10 +71,6 @@ class RouterMetrics:
         if output_tokens:
             self._tokens.labels(model, version, slo_class, "output").inc(output_tokens)
 
-    def spans_dropped(self, spans: int) -> None:
-        """Count spans that were not told."""
-        self._spans_dropped.inc(spans)
-
     def refusal(self, reason: str) -> None:
         """Count one request refused before any work was done."""
         self._refused.labels(reason).inc()
@@ -110,6 +78,22 @@ class RouterMetrics:
     def stage_failed(self, model: str, failed: FailedStage) -> None:
         """Count one request to the zoo that failed in this stage of a model."""
         self._stage_failures.labels(model, failed.name or "unknown", failed.version, failed.reason).inc()
+
+    def admission_refused(self, model: str, slo_class: str, reason: AdmissionReason) -> None:
+        """Count one request that a model had no room for."""
+        self._admission_refused.labels(model, slo_class, reason).inc()
+
+    def space_mismatched(self, model: str, version: str) -> None:
+        """Count one request that named another embedding space than the model's."""
+        self._space_mismatches.labels(model, version).inc()
+
+    def serves(self, model: str, version: str, task: str, runs_on: str, weights: str) -> None:
+        """Say that this model is served, with these weights."""
+        self._info.labels(model, version, task, runs_on, weights).set(1)
+
+    def found_ready(self, model: str, version: str, ready: bool) -> None:
+        """Say whether a model is ready."""
+        self._ready.labels(model, version).set(ready)
 
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format, over all processes that share the multiprocess folder."""

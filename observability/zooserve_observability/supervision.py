@@ -1,6 +1,8 @@
-"""What the supervisor counts: remedies it had to apply to its servers."""
+"""What the supervisor counts: what its looks at its servers found, and remedies it had to apply."""
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry
+
+from zooserve_observability import vocabulary
 
 __all__ = ["SupervisorMetrics"]
 
@@ -12,15 +14,7 @@ class SupervisorMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.restarts = Counter(
-            "zooserve_server_restarts",
-            "Servers that the supervisor started again because they had ended or hung.",
-            ("server",),
-            registry=registry,
-        )
-        self.reloads = Counter(
-            "zooserve_model_reloads",
-            "Triton models that the supervisor loaded again because their stub was sick.",
-            ("server", "triton_model"),
-            registry=registry,
-        )
+        self.restarts = vocabulary.SERVER_RESTARTS.counter(registry)
+        self.reloads = vocabulary.MODEL_RELOADS.counter(registry)
+        self.probe_failures = vocabulary.PROBE_FAILURES.counter(registry)
+        self.warmup_failures = vocabulary.WARMUP_FAILURES.counter(registry)

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -12,6 +12,7 @@ __all__ = [
     "RouterSettings",
     "Settings",
     "TraceLogSettings",
+    "TracingSettings",
     "TritonSettings",
     "WatchSettings",
     "secret",
@@ -106,6 +107,29 @@ class TraceLogSettings(BaseModel):
     """A request of three stages has about 5 kB."""
 
 
+class TracingSettings(BaseModel):
+    """Which requests are traced, and who gets the traces beside the trace log."""
+
+    model_config = ConfigDict(frozen=True)
+
+    sampling: Literal["tail", "head", "off"] = "tail"
+    """`tail` traces every request and decides when it has ended: errors and slow ones are always kept. `head` decides
+    when it begins, as its caller did or by `ratio`: cheaper, and what was not traced can name no failing stage."""
+    ratio: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """`head`: the share of requests that are traced. `tail`: the share of ordinary ones that go on to `endpoint`."""
+    slow_s: Annotated[float, Field(gt=0)] = 2.0
+    """`tail`: a request that takes longer is slow; of a chat, until its first token."""
+    endpoint: str = ""
+    """An OTLP/HTTP collector's address, as http://host:4318; empty sends nothing anywhere."""
+    content: bool = False
+    """Whether spans may hold what callers sent: prompts, and error messages that quote them."""
+
+    @property
+    def url(self) -> str:
+        """Where the collector takes traces; empty where there is none."""
+        return f"{self.endpoint.rstrip('/').removesuffix('/v1/traces')}/v1/traces" if self.endpoint else ""
+
+
 class WatchSettings(BaseModel):
     """How closely the supervisor looks at its servers."""
 
@@ -146,6 +170,7 @@ class Settings(BaseSettings):
     router: RouterSettings = RouterSettings()
     watch: WatchSettings = WatchSettings()
     trace_log: TraceLogSettings = TraceLogSettings()
+    tracing: TracingSettings = TracingSettings()
 
     def resolved(self) -> "Settings":
         """The same settings with every path absolute, for handing to another process."""

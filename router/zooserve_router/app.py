@@ -156,7 +156,7 @@ async def _telling(traces: TraceSource | None, metrics: RouterMetrics, stack: As
     """Where chats put their spans; without a trace log, nowhere."""
     if traces is None:
         return None
-    outbox = Outbox(traces, metrics.spans_dropped)
+    outbox = Outbox(traces, partial(metrics.traces.dropped, "router", "queue_full"))
     await stack.enter_async_context(outbox.telling())
     return outbox.put
 

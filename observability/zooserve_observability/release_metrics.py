@@ -1,0 +1,31 @@
+"""What is recorded of models with several releases: who is to get how much, who got what, how well it went."""
+
+from typing import Literal
+
+from prometheus_client import CollectorRegistry
+
+from zooserve_observability import vocabulary
+
+__all__ = ["ReleaseLabels", "ReleaseMetrics", "Role"]
+
+Role = Literal["serving", "canary", "shadow"]
+ReleaseLabels = tuple[str, str, str, Role]
+"""The model that was asked for; the catalogue entry that ran, its version, and its role."""
+
+
+class ReleaseMetrics:
+    """The releases' series, in the registry that is handed in."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._share = vocabulary.RELEASE_SHARE.gauge(registry)
+        self._requests = vocabulary.RELEASE_REQUESTS.counter(registry)
+        self._duration_s = vocabulary.RELEASE_DURATION.histogram(registry)
+
+    def share(self, labels: ReleaseLabels, share: float) -> None:
+        """Say which share of the requests a release is to get."""
+        self._share.labels(*labels).set(share)
+
+    def ended(self, labels: ReleaseLabels, outcome: str, duration_s: float) -> None:
+        """Count one request that a release ran."""
+        self._requests.labels(*labels, outcome).inc()
+        self._duration_s.labels(*labels).observe(duration_s)

@@ -1,0 +1,109 @@
+"""Spans on their way out of a process: taken at once, exported by a thread, dropped and counted when too many wait.
+
+OpenTelemetry's BatchSpanProcessor does the same without telling how many it dropped.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from zooserve_observability.once_a_minute import OnceAMinute
+from zooserve_observability.trace_metrics import Exporter, TraceMetrics
+
+__all__ = ["SpanExport", "otlp_exporter"]
+
+_MOST = 4096
+"""Spans that wait: some 8 MB, and what 150 requests a second make in eight seconds."""
+_AT_ONCE = 512
+_EVERY_S = 0.2
+"""Together with the server's own spans, which Triton exports every 0.1 s."""
+_TIMEOUT_S = 5.0
+_log = logging.getLogger(__name__)
+
+
+def otlp_exporter(url: str, timeout_s: float = _TIMEOUT_S) -> SpanExporter:
+    """An exporter to the OTLP/HTTP address of traces (`http://host:4318/v1/traces`), protobuf in the body."""
+    # It logs every failure and every retry; SpanExport says once a minute what was lost.
+    logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter").setLevel(logging.CRITICAL)
+    return OTLPSpanExporter(endpoint=url, timeout=timeout_s)
+
+
+class SpanExport(SpanProcessor):
+    """Hands sampled spans to an exporter. Whoever ends a span never waits, and memory stays bounded."""
+
+    def __init__(
+        self, exporter: SpanExporter, metrics: TraceMetrics, name: Exporter = "router", most: int = _MOST
+    ) -> None:
+        self._exporter = exporter
+        self._metrics = metrics
+        self._name: Exporter = name
+        self._most = most
+        self._waiting: deque[ReadableSpan] = deque()
+        self._warn = OnceAMinute(_log)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._export_for_ever, name="span-export", daemon=True)
+        self._thread.start()
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Nothing happens before a span's end."""
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Take a span, or count it as dropped where too many wait."""
+        context = span.get_span_context()
+        if context is None or not context.trace_flags.sampled:
+            return
+        if len(self._waiting) >= self._most:
+            self._metrics.dropped(self._name, "queue_full", 1)
+            self._warn("more than %d spans wait for their exporter: new ones are dropped", self._most)
+            return
+        self._waiting.append(span)
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Wait until nothing waits any more. False where the time ran out."""
+        return _within(timeout_millis / 1000, lambda: not self._waiting)
+
+    def shutdown(self) -> None:
+        """Export what waits, once, and end."""
+        self._ended.set()
+        self._thread.join(_TIMEOUT_S + 1)
+        self._exporter.shutdown()
+
+    def _export_for_ever(self) -> None:
+        while not self._ended.wait(_EVERY_S):
+            self._export_what_waits()
+        self._export_what_waits()
+
+    def _export_what_waits(self) -> None:
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
+            if not self._is_taken(batch):
+                return  # whoever takes them is ill: the rest waits for the next round
+
+    def _is_taken(self, batch: list[ReadableSpan]) -> bool:
+        try:
+            taken = self._exporter.export(batch) is SpanExportResult.SUCCESS
+        except Exception:  # whatever an exporter raises, the process works on
+            _log.debug("the exporter of spans failed", exc_info=True)
+            taken = False
+        if taken:
+            self._metrics.exported(self._name, len(batch))
+        else:
+            self._metrics.dropped(self._name, "failed", len(batch))
+            self._warn("spans were not taken by whoever collects them, and are lost")
+        return taken
+
+
+def _within(seconds: float, holds: Callable[[], bool]) -> bool:
+    until = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
