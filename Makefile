@@ -68,7 +68,7 @@ test-export: ## the tests of `zooserve export`, in an environment of their own w
 	@.venv-export/bin/python -m pytest -m export
 
 lock: $(VENV)/.uv ## recompile the hash-pinned requirement files
-	@for target in sdk: platform:platform gpu:gpu export:platform,export dev:platform,dev,bench; do \
+	@for target in sdk: platform:platform gpu:gpu export:platform,export dev:platform,dev,bench docs:docs; do \
 	$(UV) pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
 	$$(echo $${target#*:} | tr ',' '\n' | sed 's/^/--extra /;/^--extra $$/d') pyproject.toml -o requirements/$${target%%:*}.lock || exit 1; done
 	@printf 'editables\nhatchling>=1.27,<2\nuv==$(UV_VERSION)\n' | $(UV) pip compile -q --universal --generate-hashes \
