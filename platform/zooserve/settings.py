@@ -4,10 +4,11 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 __all__ = [
+    "AccessLogSettings",
     "EngineServerSettings",
     "RouterSettings",
     "Settings",
@@ -19,6 +20,7 @@ __all__ = [
 ]
 
 Port = Annotated[int, Field(ge=1, le=65535)]
+_SHORTEST_SALT = 16
 
 
 class TritonSettings(BaseModel):
@@ -130,6 +132,24 @@ class TracingSettings(BaseModel):
         return f"{self.endpoint.rstrip('/').removesuffix('/v1/traces')}/v1/traces" if self.endpoint else ""
 
 
+class AccessLogSettings(BaseModel):
+    """The access log: one JSON object a line, one line a request that ended."""
+
+    model_config = ConfigDict(frozen=True)
+
+    enabled: bool = True
+    to: Literal["folder", "stdout"] = "folder"
+    """`stdout` is for containers: lines go where the router's process prints, for whoever collects that."""
+    folder: Path | None = None
+    """Where `access.jsonl` lies; left out, `logs` in the state folder."""
+    max_bytes: Annotated[int, Field(ge=64 * 2**10)] = 64 * 2**20
+    """Of `access.jsonl` and the three files before it together, whatever the number of replicas."""
+    health: bool = False
+    """Whether health checks and scrapes are logged as well."""
+    stdout: Path = Path("/dev/stdout")
+    """What `stdout` means; the router's process puts its own in here, since Ray keeps its replicas'."""
+
+
 class WatchSettings(BaseModel):
     """How closely the supervisor looks at its servers."""
 
@@ -144,6 +164,12 @@ class WatchSettings(BaseModel):
     backoff_s: Annotated[float, Field(gt=0)] = 1.0
     """The pause before a second remedy; it doubles with each further one."""
     longest_backoff_s: Annotated[float, Field(gt=0)] = 120.0
+
+
+def _empty_or_long(salt: str) -> str:
+    if salt and len(salt) < _SHORTEST_SALT:
+        raise ValueError(f"it must have {_SHORTEST_SALT} characters or more: a short one could be guessed")
+    return salt
 
 
 class Settings(BaseSettings):
@@ -171,6 +197,10 @@ class Settings(BaseSettings):
     watch: WatchSettings = WatchSettings()
     trace_log: TraceLogSettings = TraceLogSettings()
     tracing: TracingSettings = TracingSettings()
+    access_log: AccessLogSettings = AccessLogSettings()
+    key_salt: Annotated[str, AfterValidator(_empty_or_long)] = Field(default="", repr=False)
+    """What callers' keys are hashed with before logs and traces name them by `key_id`. Left out, the state folder keeps
+    one of its own; routers whose logs are read together need the same."""
 
     def resolved(self) -> "Settings":
         """The same settings with every path absolute, for handing to another process."""
@@ -178,7 +208,9 @@ class Settings(BaseSettings):
             name: getattr(self, name).expanduser().resolve()
             for name in ("catalogue", "repository", "weights_lock", "cache_dir", "state_dir")
         }
-        return self.model_copy(update=paths)
+        logs = self.access_log
+        folder = logs.folder.expanduser().resolve() if logs.folder is not None else None
+        return self.model_copy(update={**paths, "access_log": logs.model_copy(update={"folder": folder})})
 
     @property
     def zoo_repository(self) -> Path:
@@ -189,6 +221,11 @@ class Settings(BaseSettings):
     def leaf_repository(self) -> Path:
         """The Triton repository of the leaf."""
         return self.repository / "leaf"
+
+    @property
+    def access_log_file(self) -> Path:
+        """The newest part of the access log, where it is kept in a folder."""
+        return (self.access_log.folder or self.state_dir / "logs") / "access.jsonl"
 
 
 def secret(name: str) -> str | None:

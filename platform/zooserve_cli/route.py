@@ -14,6 +14,7 @@ __all__ = ["route"]
 
 def route() -> None:
     """Run the router alone, over the Tritons that ZOOSERVE_ZOO__* and ZOOSERVE_LEAF__* name."""
+    from zooserve_cli.key_salt import with_key_salt
     from zooserve_cli.leftovers import clear, held
     from zooserve_cli.lone_router import LoneRouter
 
@@ -23,7 +24,7 @@ def route() -> None:
     with held(folder):
         require_free(settings.host, settings.port, "ZOOSERVE_PORT")
         clear(folder)
-        code = asyncio.run(LoneRouter(settings, folder).run())
+        code = asyncio.run(LoneRouter(with_key_salt(settings, folder), folder).run())
     raise typer.Exit(code)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zooserve.processes.child import Child
+from zooserve.processes.files import write_atomically
 from zooserve.processes.records import Record
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings
@@ -60,7 +61,7 @@ class RouterProcess:
             ray_runs_file=self._ray_runs_file,
         )
         file = self.folder.run / "router.json"
-        file.write_text(orders.model_dump_json(indent=1), encoding="utf-8")
+        write_atomically(file, orders.model_dump_json(indent=1))  # for its owner alone: keys and a salt are in it
         inherited = {name: value for name, value in os.environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"}
         added = environment(sockets, self.ports, os.cpu_count() or 1)
         return [sys.executable, "-m", "zooserve_router.serve", str(file)], {**inherited, **added}

@@ -15,6 +15,7 @@ from zooserve.weights.sources import Progress
 from zooserve_cli.bounds import stop_s
 from zooserve_cli.checks import faults_before_start
 from zooserve_cli.fetch import fetch_weights
+from zooserve_cli.key_salt import with_key_salt
 from zooserve_cli.plan import Plan, make_plan, own_backends, with_ports
 from zooserve_cli.repository_check import repository_warnings
 
@@ -30,7 +31,7 @@ def prepare(
 ) -> "Supervisor":
     """Everything that comes before the first server. Raises a SetupError that says how to mend what is missing."""
     began = time.monotonic()
-    settings = with_ports(settings)
+    settings = with_key_salt(with_ports(settings), folder)
     catalogue = load_catalogue(settings.catalogue).enabling(settings.models)
     if faults := faults_before_start(settings):
         raise MissingPart("\n".join(f"{fault.name}: {fault.found}. {fault.mend}" for fault in faults))

@@ -116,6 +116,11 @@ class StateFolder:
         return self.run / "proof.json"
 
     @property
+    def key_salt_file(self) -> Path:
+        """What callers' keys are hashed with, for its owner alone to read; the same from one start to the next."""
+        return self.run / "key_salt"
+
+    @property
     def sockets(self) -> Path:
         """Ray's and HAProxy's private folder: outside `root`, because a unix socket's path has 107 bytes at most.
 
