@@ -18,6 +18,7 @@ from zooserve_observability import vocabulary
 from zooserve_observability.chat_metrics import ChatMetrics
 from zooserve_observability.endpoint_metrics import EndpointMetrics
 from zooserve_observability.leaf_metrics import LeafMetrics
+from zooserve_observability.log_metrics import LogMetrics
 from zooserve_observability.release_metrics import ReleaseMetrics
 from zooserve_observability.trace_metrics import TraceMetrics
 
@@ -49,6 +50,7 @@ class RouterMetrics:
         self.endpoints = EndpointMetrics(registry)
         self.releases = ReleaseMetrics(registry)
         self.traces = TraceMetrics(registry)
+        self.logs = LogMetrics(registry)
 
     @contextmanager
     def flying(self) -> Iterator[None]:

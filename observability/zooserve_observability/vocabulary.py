@@ -366,5 +366,15 @@ TRACE_LOG_BYTES = Metric(
     over_replicas="mostrecent",
 )
 
+# Logs
+
+LOG_LINES_DROPPED = Metric(
+    "zooserve_log_lines_dropped",
+    "counter",
+    "Lines that did not get into a log, because too many waited or because they could not be written.",
+    ("log",),
+    "lines",
+)
+
 METRICS: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
 """All of them, in the order in which they stand here."""

@@ -28,6 +28,7 @@ NAMES = {
     "zooserve_leaf_kv_blocks",
     "zooserve_leaf_left_out",
     "zooserve_leaf_requests_in_flight",
+    "zooserve_log_lines_dropped",
     "zooserve_model_info",
     "zooserve_model_ready",
     "zooserve_refused",
