@@ -1,6 +1,7 @@
-"""The trace log over HTTP: OTLP/HTTP (JSON) in, the spans of one request out. Loopback only, one event loop.
+"""The trace log over HTTP: OTLP/HTTP in, the spans of one request out. Loopback only, one event loop.
 
-POST /v1/traces                                            an export, as Triton's and any OTLP exporter sends it
+POST /v1/traces                                            an export, as JSON (Triton's) or protobuf (the SDKs'),
+                                                           which may be compressed by gzip
 GET  /v1/traces/TRACE-ID[?below=SPAN-ID&name=N&within_ms=M]  an export of what is known of that trace
 
 With since_ns=T only of what came since then, by the clock of this machine.
@@ -8,12 +9,17 @@ With since_ns=T only of what came since then, by the clock of this machine.
 
 import asyncio
 import re
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from urllib.parse import parse_qs, urlsplit
 
-from zooserve_observability.spans import write_spans
+import orjson
+from google.rpc.status_pb2 import Status
+
+from zooserve_observability.span_protobuf import read_protobuf
+from zooserve_observability.spans import read_spans, write_spans
 from zooserve_observability.trace_log import TraceLog
 
 __all__ = ["TRACES_PATH", "TraceReceiver"]
@@ -21,8 +27,11 @@ __all__ = ["TRACES_PATH", "TraceReceiver"]
 TRACES_PATH = "/v1/traces"
 _ID = re.compile(r"[0-9a-f]{32}")
 _HEAD_BYTES = 16 * 2**10
-_BODY_BYTES = 4 * 2**20
-"""An exporter sends 512 spans at a time, of some 600 bytes each."""
+_BODY_BYTES = 8 * 2**20
+"""Also of what a compressed one holds. An exporter sends 512 spans at a time, of 600 bytes each; 12 kB with content."""
+_JSON = "application/json"
+_PROTOBUF = "application/x-protobuf"
+_GZIP = 31
 _CONNECTIONS = 256
 """A router asks and tells for 8 requests each at once, and keeps the connections."""
 _LONGEST_WAIT_MS = 5000.0
@@ -78,7 +87,7 @@ class TraceReceiver:
             pass  # whoever exports or asks may leave at any time
         except (_Refused, asyncio.LimitOverrunError) as refusal:
             status = refusal.status if isinstance(refusal, _Refused) else HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-            writer.write(_answer(status, b"{}", "connection: close\r\n"))
+            writer.write(_answer(status, _JSON, b"{}", "connection: close\r\n"))
         finally:
             writer.close()
 
@@ -89,33 +98,36 @@ class TraceReceiver:
             if headers.get("expect", "").lower() == "100-continue":
                 writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             body = await reader.readexactly(_length(headers))
-        status, answer = await self._respond(method, target, headers, body)
-        writer.write(_answer(status, answer))
+        writer.write(await self._respond(method, target, headers, body))
         async with asyncio.timeout(_IDLE_S):
             await writer.drain()
         return headers.get("connection", "").lower() != "close"
 
-    async def _respond(
-        self, method: str, target: str, headers: dict[str, str], body: bytes
-    ) -> tuple[HTTPStatus, bytes]:
+    async def _respond(self, method: str, target: str, headers: dict[str, str], body: bytes) -> bytes:
         url = urlsplit(target)
         if url.path == TRACES_PATH and method == "POST":
-            return self._taken(headers, body), b"{}"
+            return await self._take(headers, body)
         trace_id = url.path.removeprefix(f"{TRACES_PATH}/")
         if method == "GET" and _ID.fullmatch(trace_id):
-            return await self._told(trace_id, {key: values[0] for key, values in parse_qs(url.query).items()})
-        return HTTPStatus.NOT_FOUND, b"{}"
+            query = {key: values[0] for key, values in parse_qs(url.query).items()}
+            return _answer(*await self._told(trace_id, query))
+        return _answer(HTTPStatus.NOT_FOUND, _JSON, b"{}")
 
-    def _taken(self, headers: dict[str, str], body: bytes) -> HTTPStatus:
-        if not headers.get("content-type", "").startswith("application/json") or "content-encoding" in headers:
-            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    async def _take(self, headers: dict[str, str], body: bytes) -> bytes:
+        """Take an export, and answer in its own form, as OTLP/HTTP has it."""
+        form = headers.get("content-type", "").partition(";")[0].strip().lower()
+        encoding = headers.get("content-encoding", "identity").lower()
+        if form not in (_JSON, _PROTOBUF) or encoding not in ("identity", "gzip"):
+            return _refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, _JSON, "send JSON or protobuf, plain or by gzip")
         try:
-            self._log.add(body)
-        except ValueError:
-            return HTTPStatus.BAD_REQUEST
-        return HTTPStatus.OK
+            self._log.add(await asyncio.to_thread(_as_json, form, encoding, body))
+        except _Refused as refusal:
+            return _refusal(refusal.status, form, "the body is too large")
+        except ValueError as exc:
+            return _refusal(HTTPStatus.BAD_REQUEST, form, str(exc))
+        return _answer(HTTPStatus.OK, form, b"{}" if form == _JSON else b"")
 
-    async def _told(self, trace_id: str, query: dict[str, str]) -> tuple[HTTPStatus, bytes]:
+    async def _told(self, trace_id: str, query: dict[str, str]) -> tuple[HTTPStatus, str, bytes]:
         try:
             since_ns = int(query.get("since_ns", 0))
             if "below" in query:
@@ -124,8 +136,8 @@ class TraceReceiver:
             else:
                 spans = self._log.spans(trace_id, since_ns)
         except ValueError:
-            return HTTPStatus.BAD_REQUEST, b"{}"
-        return HTTPStatus.OK, write_spans(spans, "zooserve")
+            return HTTPStatus.BAD_REQUEST, _JSON, b"{}"
+        return HTTPStatus.OK, _JSON, write_spans(spans, "zooserve")
 
 
 def _read_head(head: bytes) -> tuple[str, str, dict[str, str]]:
@@ -149,6 +161,37 @@ def _length(headers: dict[str, str]) -> int:
     return int(given)
 
 
-def _answer(status: HTTPStatus, body: bytes, more: str = "") -> bytes:
-    head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/json\r\n{more}"
+def _as_json(form: str, encoding: str, body: bytes) -> bytes:
+    if encoding == "gzip":
+        body = _inflated(body)
+    if form == _PROTOBUF:
+        return write_spans(read_protobuf(body), "")
+    read_spans(body)
+    return body
+
+
+def _inflated(body: bytes) -> bytes:
+    """What a gzip file holds. Raises ValueError for what is none, and refuses more than a body may have."""
+    inflater = zlib.decompressobj(_GZIP)
+    try:
+        inflated = inflater.decompress(body, _BODY_BYTES + 1)
+    except zlib.error as exc:
+        raise ValueError(f"no gzip: {exc}") from exc
+    if len(inflated) > _BODY_BYTES:
+        raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    if not inflater.eof or inflater.unused_data:
+        raise ValueError("no gzip, or more than one")
+    return inflated
+
+
+def _refusal(status: HTTPStatus, form: str, message: str) -> bytes:
+    """A refusal in OTLP's shape: google.rpc.Status, in the form of the request."""
+    told = message[:500]
+    if form == _JSON:
+        return _answer(status, form, orjson.dumps({"message": told}))
+    return _answer(status, form, Status(message=told).SerializeToString())
+
+
+def _answer(status: HTTPStatus, form: str, body: bytes, more: str = "") -> bytes:
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: {form}\r\n{more}"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
