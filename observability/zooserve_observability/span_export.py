@@ -7,7 +7,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -48,8 +49,18 @@ class SpanExport(SpanProcessor):
         self._waiting: deque[ReadableSpan] = deque()
         self._warn = OnceAMinute(_log)
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._export_for_ever, name="span-export", daemon=True)
-        self._thread.start()
+
+    @contextmanager
+    def exporting(self) -> Iterator[None]:
+        """Export for the block, and at its end once more what waits. Before it spans are kept."""
+        thread = threading.Thread(target=self._export_for_ever, name="span-export", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join(_TIMEOUT_S + 1)
+            self._exporter.shutdown()
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Nothing happens before a span's end."""
@@ -70,10 +81,7 @@ class SpanExport(SpanProcessor):
         return _within(timeout_millis / 1000, lambda: not self._waiting)
 
     def shutdown(self) -> None:
-        """Export what waits, once, and end."""
-        self._ended.set()
-        self._thread.join(_TIMEOUT_S + 1)
-        self._exporter.shutdown()
+        """Nothing: `exporting` ends it."""
 
     def _export_for_ever(self) -> None:
         while not self._ended.wait(_EVERY_S):

@@ -28,9 +28,10 @@ from opentelemetry.trace import (
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
+from zooserve.errors import FailedStage
 from zooserve.settings import TracingSettings
 
-__all__ = ["NO_TRACE", "Attributes", "RequestTrace", "Tracing", "failed", "traceparent", "wall_ns"]
+__all__ = ["NO_TRACE", "Attributes", "RequestTrace", "Tracing", "failed", "stage_failed", "traceparent", "wall_ns"]
 
 Attributes = Mapping[str, AttributeValue]
 
@@ -122,6 +123,9 @@ class RequestTrace:
         except Exception as exc:
             failed(span, type(exc).__name__)
             raise
+        except BaseException:
+            span.set_attribute("zooserve.outcome", "cancelled")
+            raise
         finally:
             span.end()
 
@@ -146,6 +150,17 @@ def failed(span: Span, error: str, message: str = "") -> None:
     """
     span.set_attribute("error.type", error)
     span.set_status(Status(StatusCode.ERROR, message or None))
+
+
+def stage_failed(span: Span, stage: FailedStage) -> None:
+    """Say in which stage of a pipeline the span's work failed."""
+    span.set_attributes(
+        {
+            "zooserve.failed_stage": stage.name,
+            "zooserve.failed_version": stage.version,
+            "zooserve.failed_reason": stage.reason,
+        }
+    )
 
 
 def traceparent(span: Span) -> str | None:

@@ -108,6 +108,11 @@ class TraceLogSettings(BaseModel):
     max_bytes: Annotated[int, Field(gt=0)] = 32 * 2**20
     """A request of three stages has about 5 kB."""
 
+    @property
+    def url(self) -> str:
+        """Where it takes spans; empty while it has no port."""
+        return "" if self.port is None else f"http://{self.host}:{self.port}/v1/traces"
+
 
 class TracingSettings(BaseModel):
     """Which requests are traced, and who gets the traces beside the trace log."""

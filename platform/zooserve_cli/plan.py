@@ -20,7 +20,6 @@ from zooserve.triton.server import Addresses, TritonServer
 from zooserve.triton.tracing import trace_arguments
 from zooserve.triton.watch import Probe, Watch, chat_probe, content_probe, text_probe
 from zooserve_cli.router_process import RouterProcess
-from zooserve_observability.trace_receiver import TRACES_PATH
 from zooserve_router.serve import RayPorts
 
 __all__ = ["Plan", "make_plan", "own_backends", "reachable", "with_ports"]
@@ -116,10 +115,10 @@ def own_backends() -> Path:
 def make_plan(settings: Settings, catalogue: Catalogue, installation: Installation) -> Plan:
     """The servers for these settings, every port of which is set."""
     folder = StateFolder(settings.state_dir)
-    traces = _trace_arguments(settings.trace_log)
+    traces = _trace_arguments(settings)
     zoo = _triton("zoo", settings.zoo, settings.zoo_repository, catalogue, folder, installation, traces)
     leaf = _triton("leaf", settings.leaf, settings.leaf_repository, catalogue, folder, installation)
-    ports = RayPorts(*reserved_ports(3, but={settings.port, *_fixed(settings)}))
+    ports = RayPorts(*reserved_ports(4, but={settings.port, *_fixed(settings)}))
     return Plan(
         settings=settings,
         folder=folder,
@@ -164,8 +163,10 @@ def _triton(
     )
 
 
-def _trace_arguments(log: TraceLogSettings) -> tuple[str, ...]:
-    return () if log.port is None else trace_arguments(f"http://{log.host}:{log.port}{TRACES_PATH}")
+def _trace_arguments(settings: Settings) -> tuple[str, ...]:
+    """Triton's spans go where the router's go."""
+    url = settings.trace_log.url or settings.tracing.url
+    return trace_arguments(url) if url and settings.tracing.sampling != "off" else ()
 
 
 def _probes(catalogue: Catalogue, runs_on: str) -> list[Probe]:

@@ -21,14 +21,15 @@ from zooserve.catalogue import Catalogue, SloClass, load_catalogue
 from zooserve.errors import BadInput, MethodNotAllowed, RouteNotFound
 from zooserve.settings import RouterSettings, Settings
 from zooserve_observability.metrics import RouterMetrics
+from zooserve_observability.span_export import SpanExport, otlp_exporter
+from zooserve_observability.tracing import Tracing
 from zooserve_router.admission import Budget
 from zooserve_router.backends.opening import opened_backend
-from zooserve_router.backends.outbox import Outbox
 from zooserve_router.backends.traces import TraceSource
 from zooserve_router.backends.wire import ConnectionPool
 from zooserve_router.backends.zoo import ZooBackend
 from zooserve_router.chat.models import ChatModel, chat_probe, load_chat_models
-from zooserve_router.chat.service import ChatService, Tell
+from zooserve_router.chat.service import ChatService
 from zooserve_router.classification import Classifier
 from zooserve_router.dispatch import Zoo, ZooDispatch
 from zooserve_router.embedding import Embedder
@@ -87,17 +88,27 @@ _ROUTES = (
 def create_app(settings: Settings) -> FastAPI:
     """The router over the zoo and the leaf that `settings` names. Nothing is opened before its lifespan starts."""
     metrics = RouterMetrics(CollectorRegistry())
+    url = _spans_go_to(settings)
+    spans = None if url is None else SpanExport(otlp_exporter(url), metrics.traces)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
+            if spans is not None:
+                stack.enter_context(spans.exporting())
             app.state.services = await _opened(settings, metrics, stack)
             yield
 
-    return bare_app(settings.router, metrics, lifespan)
+    tracing = Tracing.off() if spans is None else Tracing.by(settings.tracing, spans)
+    return bare_app(settings.router, metrics, lifespan, tracing)
 
 
-def bare_app(bounds: RouterSettings, metrics: RouterMetrics, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
+def bare_app(
+    bounds: RouterSettings,
+    metrics: RouterMetrics,
+    lifespan: Lifespan[FastAPI] | None = None,
+    tracing: Tracing | None = None,
+) -> FastAPI:
     """Routes and middleware; whoever starts it puts Services on its state."""
     # No redirects and no pages of FastAPI's own: what is not listed here answers 404 in the caller's dialect.
     # Its telemetry would be a second set of spans beside ours, and an environment variable away from exporting them.
@@ -105,7 +116,11 @@ def bare_app(bounds: RouterSettings, metrics: RouterMetrics, lifespan: Lifespan[
         lifespan=lifespan, redirect_slashes=False, openapi_url=None, routes=list(_ROUTES), telemetry=_NO_TELEMETRY
     )
     app.add_middleware(
-        Edge, metrics=metrics, max_body_bytes=bounds.max_body_bytes, max_deadline_s=bounds.max_deadline_s
+        Edge,
+        metrics=metrics,
+        max_body_bytes=bounds.max_body_bytes,
+        max_deadline_s=bounds.max_deadline_s,
+        tracing=tracing,
     )
     app.add_exception_handler(HTTPException, _raise_as_ours)
     return app
@@ -116,7 +131,6 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
     catalogue = load_catalogue(settings.catalogue).enabling(settings.models).labelled(settings.repository)
     pool = ConnectionPool(settings.zoo.host, settings.zoo.http_port or _TRITON_HTTP_PORT)
     stack.callback(pool.close)
-    traces = _traces(settings, stack)
     services = wired(
         settings,
         catalogue,
@@ -132,10 +146,9 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
             pool,
             random.SystemRandom(),
             ensembles=load_ensembles(settings.zoo_repository),
-            traces=traces,
+            traces=_traces(settings, stack),
         ),
         metrics,
-        await _telling(traces, metrics, stack),
     )
     stack.push_async_callback(services.dispatch.drain, _DRAIN_S)
     stack.callback(services.chat.stop)
@@ -145,20 +158,18 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
 
 def _traces(settings: Settings, stack: AsyncExitStack) -> TraceSource | None:
     """The trace log of whoever started this router; without one, failures are told by their texts alone."""
-    if settings.trace_log.port is None:
+    if settings.trace_log.port is None or settings.tracing.sampling == "off":
         return None
     pool = ConnectionPool(settings.trace_log.host, settings.trace_log.port)
     stack.callback(pool.close)
     return TraceSource(pool)
 
 
-async def _telling(traces: TraceSource | None, metrics: RouterMetrics, stack: AsyncExitStack) -> Tell | None:
-    """Where chats put their spans; without a trace log, nowhere."""
-    if traces is None:
+def _spans_go_to(settings: Settings) -> str | None:
+    """The trace log, which hands on what it keeps; a router that runs alone tells the collector itself."""
+    if settings.tracing.sampling == "off":
         return None
-    outbox = Outbox(traces, partial(metrics.traces.dropped, "router", "queue_full"))
-    await stack.enter_async_context(outbox.telling())
-    return outbox.put
+    return settings.trace_log.url or settings.tracing.url or None
 
 
 def wired(
@@ -169,7 +180,6 @@ def wired(
     chats: Mapping[str, ChatModel],
     zoo: Zoo,
     metrics: RouterMetrics,
-    tell: Tell | None = None,
 ) -> Services:
     """The services over these two backends."""
     counters: Mapping[str, TokenCounter] = {**vocabularies, **word_lists}
@@ -193,7 +203,7 @@ def wired(
         classifier=Classifier(dispatch, counters, interactive),
         query_reader=QueryReader(dispatch, vocabularies, interactive),
         sparse_embedder=SparseEmbedder(dispatch, vocabularies, interactive),
-        chat=ChatService(chats, readiness, metrics, tell=tell, silence_s=settings.router.chat_silence_s),
+        chat=ChatService(chats, readiness, metrics, silence_s=settings.router.chat_silence_s),
     )
 
 

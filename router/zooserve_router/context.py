@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from zooserve.catalogue import Model, SloClass
-from zooserve.errors import DeadlineExceeded
+from zooserve.errors import DeadlineExceeded, ServingError
+from zooserve_observability.tracing import NO_TRACE, RequestTrace
 
 __all__ = ["ANONYMOUS", "Deadline", "Record", "RequestContext"]
 
@@ -55,6 +56,8 @@ class Record:
     slo_class: SloClass = "interactive"
     outcome: str = "ok"
     """`ok`, `cancelled`, or the name of the error that ended it."""
+    error: ServingError | None = None
+    """What ended it, where it was an error."""
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int | None = None
@@ -81,6 +84,11 @@ class Record:
         self.model = model
         self.slo_class = slo_class
 
+    def failed(self, error: ServingError) -> None:
+        """The request ends with this error."""
+        self.outcome = type(error).__name__
+        self.error = error
+
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Add the block's duration to the phase of this name."""
@@ -99,11 +107,17 @@ class RequestContext:
     deadline: Deadline
     slo_class: SloClass | None = None
     """What the caller asked for by header; None leaves the choice to dispatch."""
-    traceparent: str | None = None
+    trace: RequestTrace = NO_TRACE
     caller: str = ANONYMOUS
     """Whose request this is, for sharing what there is: a hash of the credentials it came with."""
     started: float = field(default_factory=time.monotonic)
     record: Record = field(default_factory=Record)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the block's duration to the phase of this name, and make it a span of the request's trace."""
+        with self.record.phase(name), self.trace.span(name):
+            yield
 
     @property
     def budget_s(self) -> float:

@@ -14,9 +14,10 @@ from zooserve.catalogue import Catalogue, Model, ModelNotEnabled, SloClass, Task
 from zooserve.errors import BackendUnavailable, BadInput, DeadlineExceeded, ModelNotFound, ServingError
 from zooserve.triton.tensors import InferenceAnswer, Tensor
 from zooserve_observability.metrics import RouterMetrics
+from zooserve_observability.tracing import Attributes
 from zooserve_router.admission import Budget
 from zooserve_router.backends.wire import RawAnswer
-from zooserve_router.backends.zoo import Inference
+from zooserve_router.backends.zoo import Inference, Relayed
 from zooserve_router.context import RequestContext
 from zooserve_router.readiness import Readiness
 
@@ -66,7 +67,7 @@ class Zoo(Protocol):
 
     async def infer(self, wanted: Inference) -> InferenceAnswer: ...
 
-    async def relay(self, model: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawAnswer: ...
+    async def relay(self, wanted: Relayed) -> RawAnswer: ...
 
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float
@@ -214,7 +215,16 @@ class ZooDispatch:
         context.record.runs(relay.model, relay.slo_class)
         budget = self.budgets[relay.slo_class]
         budget.take(relay.tokens)
-        sent = self._zoo.relay(relay.triton_model, relay.headers, relay.body, context.deadline.remaining_s())
+        sent = self._zoo.relay(
+            Relayed(
+                relay.triton_model,
+                relay.headers,
+                relay.body,
+                context.deadline.remaining_s(),
+                context.trace,
+                _tags(relay.model, relay.slo_class),
+            )
+        )
         with self._minded(relay.model, relay.triton_model, context):
             async with context.deadline.enforced():
                 return await self._to_its_end(sent, relay.model, relay.triton_model, budget, relay.tokens)
@@ -283,10 +293,20 @@ class ZooDispatch:
                 job.outputs,
                 context.request_id,
                 remaining_s,
-                context.traceparent,
+                context.trace,
+                _tags(job.model, job.slo_class),
                 chunk.param,
             )
         )
+
+
+def _tags(model: Model, slo_class: SloClass) -> Attributes:
+    """What the span of a call to the zoo says of the public model that it is made for."""
+    return {
+        "zooserve.model": model.name,
+        "zooserve.model_version": str(model.version),
+        "zooserve.slo_class": slo_class,
+    }
 
 
 def scattered(job: Job, answers: Sequence[InferenceAnswer], output: str) -> npt.NDArray[Any]:

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Mapping
 
 from zooserve.catalogue import SloClass
 from zooserve.errors import BadInput
+from zooserve_observability.tracing import NO_TRACE, RequestTrace
 from zooserve_router.context import ANONYMOUS, Deadline, Record, RequestContext
 
-__all__ = ["KnownHeaders", "context_from", "known_headers", "request_id_from"]
+__all__ = ["KnownHeaders", "caller_of", "context_from", "known_headers", "request_id_from", "trace_headers"]
 
 KnownHeaders = Mapping[bytes, bytes]
 
 _READ = frozenset(
     {b"x-request-id", b"x-zooserve-class", b"x-request-timeout-ms", b"x-stainless-read-timeout", b"traceparent",
-     b"content-length", b"authorization", b"x-api-key"}
+     b"tracestate", b"content-length", b"authorization", b"x-api-key"}
 )  # fmt: skip
+_TRACE = (b"traceparent", b"tracestate")
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-# Zeros alone are no id, and ff is no version: W3C has such a header ignored, and nothing could be found under it.
-_TRACEPARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _SALT = secrets.token_bytes(32)
 _CLASSES: dict[bytes, SloClass] = {b"interactive": "interactive", b"bulk": "bulk"}
 
@@ -42,20 +42,26 @@ def request_id_from(headers: KnownHeaders) -> str:
     return f"req_{secrets.token_hex(12)}"
 
 
-def context_from(headers: KnownHeaders, request_id: str, record: Record, max_deadline_s: float) -> RequestContext:
+def trace_headers(headers: KnownHeaders) -> Mapping[str, str]:
+    """The caller's trace context as it came; whoever reads it passes over what is malformed."""
+    return {name.decode(): headers[name].decode("latin-1") for name in _TRACE if name in headers}
+
+
+def context_from(
+    headers: KnownHeaders, request_id: str, record: Record, max_deadline_s: float, trace: RequestTrace = NO_TRACE
+) -> RequestContext:
     """The request's context. Raises BadInput for a class or a timeout that cannot be understood."""
-    trace = headers.get(b"traceparent", b"")
     return RequestContext(
         request_id=request_id,
         deadline=Deadline.after(min(_timeout_s(headers), max_deadline_s)),
         slo_class=_class_from(headers),
-        traceparent=trace.decode("ascii") if _TRACEPARENT.fullmatch(trace) else None,
-        caller=_caller(headers),
+        trace=trace,
+        caller=caller_of(headers),
         record=record,
     )
 
 
-def _caller(headers: KnownHeaders) -> str:
+def caller_of(headers: KnownHeaders) -> str:
     """Who shares a queue as one: the holder of a key. Hashed with a salt of this process, which is all that is kept."""
     given = headers.get(b"authorization") or headers.get(b"x-api-key")
     return hashlib.blake2b(given, key=_SALT, digest_size=16).hexdigest() if given else ANONYMOUS

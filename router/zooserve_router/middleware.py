@@ -11,12 +11,21 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import orjson
+from opentelemetry.trace import Span
 
 from zooserve.errors import BodyTooLarge, InternalError, ServingError
 from zooserve_observability.metrics import UNKNOWN_MODEL, RouterMetrics
+from zooserve_observability.tracing import NO_TRACE, RequestTrace, Tracing, failed, stage_failed
 from zooserve_router.context import Record, RequestContext
 from zooserve_router.dialects import SHAPES, dialect_of_path, error_headers, status_of
-from zooserve_router.headers import KnownHeaders, context_from, known_headers, request_id_from
+from zooserve_router.headers import (
+    KnownHeaders,
+    caller_of,
+    context_from,
+    known_headers,
+    request_id_from,
+    trace_headers,
+)
 
 __all__ = ["Edge"]
 
@@ -28,6 +37,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # Python refuses to read numbers of thousands of digits; no body is that long either.
 _LENGTH_DIGITS = 18
+# Whoever watches the router asks these every few seconds; a trace of each would hide the requests.
+_UNTRACED = frozenset({"/metrics", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +53,8 @@ class Answer:
     def __init__(self, send: Send, request_id: str, record: Record) -> None:
         self.begun = False
         self.complete = False
+        self.status = 0
+        """Of HTTP, once it has begun."""
         self.request_id = request_id
         self.record = record
         self._send = send
@@ -50,6 +63,7 @@ class Answer:
         """Pass one message on, with our headers on the first."""
         if message["type"] == "http.response.start":
             self.begun = True
+            self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), *self._own_headers()]
         elif message["type"] == "http.response.body" and not message.get("more_body"):
             self.complete = True
@@ -82,9 +96,18 @@ class Answer:
 class Edge:
     """The outermost layer of ours around the app."""
 
-    def __init__(self, app: App, *, metrics: RouterMetrics, max_body_bytes: int, max_deadline_s: float) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        metrics: RouterMetrics,
+        max_body_bytes: int,
+        max_deadline_s: float,
+        tracing: Tracing | None = None,
+    ) -> None:
         self._app = app
         self._metrics = metrics
+        self._tracing = tracing or Tracing.off()
         self._max_body_bytes = max_body_bytes
         self._max_deadline_s = max_deadline_s
 
@@ -96,12 +119,13 @@ class Edge:
         headers = known_headers(scope["headers"])
         record = Record()
         answer = Answer(send, request_id_from(headers), record)
+        trace = self._trace(scope, headers)
         began = time.perf_counter()
         with self._metrics.flying():
             try:
-                await self._serve(scope, receive, headers, answer)
+                await self._serve(scope, receive, headers, answer, trace)
             except ServingError as error:
-                record.outcome = type(error).__name__
+                record.failed(error)
                 if status_of(error) < 500 and error.code:
                     self._metrics.refusal(error.code)
                 await answer.error(scope["path"], error)
@@ -111,11 +135,17 @@ class Edge:
                 record.outcome = "cancelled"
                 raise
             except Exception:
-                record.outcome = InternalError.__name__
                 _log.exception("request %s %s failed unexpectedly", answer.request_id, scope["path"])
+                record.failed(_unforeseen(answer.request_id))
                 await answer.error(scope["path"], _unforeseen(answer.request_id))
             finally:
                 self._count(record, time.perf_counter() - began)
+                if trace.is_recorded:
+                    _describe(trace.root, scope, headers, answer)
+                    trace.root.end()
+
+    def _trace(self, scope: Scope, headers: KnownHeaders) -> RequestTrace:
+        return NO_TRACE if scope["path"] in _UNTRACED else self._tracing.request(trace_headers(headers))
 
     def _count(self, record: Record, duration_s: float) -> None:
         if record.model is None and record.outcome == "ok":
@@ -123,8 +153,10 @@ class Edge:
         self._metrics.ended(*_labels(record), record.outcome, duration_s)
         self._metrics.read_and_wrote(*_labels(record), record.input_tokens, record.output_tokens)
 
-    async def _serve(self, scope: Scope, receive: Receive, headers: KnownHeaders, answer: Answer) -> None:
-        context = context_from(headers, answer.request_id, answer.record, self._max_deadline_s)
+    async def _serve(
+        self, scope: Scope, receive: Receive, headers: KnownHeaders, answer: Answer, trace: RequestTrace
+    ) -> None:
+        context = context_from(headers, answer.request_id, answer.record, self._max_deadline_s, trace)
         scope.setdefault("state", {})["context"] = context
         body = await self._whole_body(headers, receive, context)
         await self._unless_hung_up(scope, receive, answer, body)
@@ -186,6 +218,40 @@ def _replayed(body: bytes, left: asyncio.Event) -> Receive:
         return {"type": "http.disconnect"}
 
     return receive
+
+
+def _describe(span: Span, scope: Scope, headers: KnownHeaders, answer: Answer) -> None:
+    """What the whole request was and what became of it. Of the caller's own words only the request's id."""
+    record = answer.record
+    model, version, slo_class = _labels(record)
+    span.set_attributes(
+        {
+            "http.request.method": scope["method"],
+            "http.route": getattr(scope.get("route"), "path", ""),
+            "http.response.status_code": answer.status,
+            "zooserve.request_id": answer.request_id,
+            "zooserve.key_id": caller_of(headers),
+            "zooserve.model": model,
+            "zooserve.model_version": version,
+            "zooserve.slo_class": slo_class,
+            "zooserve.outcome": record.outcome,
+        }
+    )
+    if "first_token" in record.phases_s:
+        span.set_attribute("zooserve.time_to_first_token_s", record.phases_s["first_token"])
+    if record.error is not None:
+        _describe_error(span, record.error)
+
+
+def _describe_error(span: Span, error: ServingError) -> None:
+    if error.code:
+        span.set_attribute("zooserve.error_code", error.code)
+    if error.failed is not None:
+        stage_failed(span, error.failed)
+    if status_of(error) >= 500:  # a refusal is the caller's error, not this span's
+        failed(span, type(error).__name__)
+    else:
+        span.set_attribute("error.type", type(error).__name__)
 
 
 def _labels(record: Record) -> tuple[str, str, str]:

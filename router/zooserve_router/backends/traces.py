@@ -1,4 +1,4 @@
-"""The trace log: asked for the spans of requests that failed, told which stage that was.
+"""The trace log: asked for the spans of requests that failed, which tell the stage.
 
 Only a failure that nothing else explains waits for it: Triton exports every 100 ms, and after a second the request is
 answered without.
@@ -8,9 +8,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlencode
 
-from zooserve_observability.spans import Span, below, read_spans, write_spans
+from zooserve_observability.spans import Span, below, read_spans
 from zooserve_router.backends.wire import ConnectionPool
-from zooserve_router.tracing import SpanContext
 
 __all__ = ["TraceSource", "TracesSilent"]
 
@@ -36,25 +35,24 @@ class TraceSource:
         self._pool = pool
         self._within_s = within_s
         self._asking = 0
-        self._telling = asyncio.Semaphore(_AT_ONCE)
 
-    async def spans_of(self, context: SpanContext, name: str, began_ns: int) -> Sequence[Span]:
-        """The spans of what was called in this context, once that called `name` has ended. Raises TracesSilent."""
+    async def spans_of(self, trace_id: str, span_id: str, name: str, began_ns: int) -> Sequence[Span]:
+        """The spans of what was called in this span, once that called `name` has ended. Raises TracesSilent."""
         if self._asking >= _AT_ONCE:
             raise TracesSilent("too many requests failed at once to ask the trace log for each")
         self._asking += 1
         try:
             query: dict[str, str | int] = {
-                "below": context.span_id,
+                "below": span_id,
                 "name": name,
                 "within_ms": round(self._within_s * 1000),
             }
             # A trace may be as large as its caller makes it: only what came since is looked through.
             since: dict[str, str | int] = {"since_ns": began_ns - _CLOCKS_DIFFER_NS}
-            spans = await self._asked(context.trace_id, since | query)
+            spans = await self._asked(trace_id, since | query)
             if any(span.name == name for span in spans):
                 return spans
-            return self._strays(await self._asked(context.trace_id, since), began_ns)
+            return self._strays(await self._asked(trace_id, since), began_ns)
         finally:
             self._asking -= 1
 
@@ -66,15 +64,6 @@ class TraceSource:
         if len({span.attributes[_ENSEMBLE_CALL] for span in strays}) != 1:
             raise TracesSilent(f"its trace did not arrive within {self._within_s:g} s")
         return [*strays, *(span for stray in strays for span in below(spans, stray.span_id))]
-
-    async def tell(self, *spans: Span) -> None:
-        """Add spans of the router's. That the log cannot be reached is no failure of the request."""
-        try:
-            async with asyncio.timeout(_ANSWER_S), self._telling:
-                headers = {"content-type": "application/json"}
-                await self._pool.exchange("POST", _PATH, headers, write_spans(spans, "zooserve-router"))
-        except (OSError, TimeoutError):
-            pass
 
     async def _asked(self, trace_id: str, query: Mapping[str, str | int]) -> list[Span]:
         try:

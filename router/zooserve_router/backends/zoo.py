@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import orjson
+from opentelemetry.trace import Span, SpanKind, format_span_id
 
 from zooserve.errors import (
     BackendFailed,
@@ -20,7 +21,7 @@ from zooserve.errors import (
     ServingError,
 )
 from zooserve.triton.tensors import InferenceAnswer, Tensor, decode_answer, encode_request
-from zooserve_observability.spans import Span
+from zooserve_observability.tracing import NO_TRACE, Attributes, RequestTrace, stage_failed, traceparent
 from zooserve_router.backends.traces import TraceSource, TracesSilent
 from zooserve_router.backends.wire import ConnectionPool, RawAnswer, Unanswered
 from zooserve_router.failures import (
@@ -32,9 +33,8 @@ from zooserve_router.failures import (
     suspicion_by_trace,
 )
 from zooserve_router.stages import Ensemble
-from zooserve_router.tracing import SpanContext, child_of
 
-__all__ = ["HEADER_LENGTH", "Inference", "ZooBackend", "error_of", "is_refusal"]
+__all__ = ["HEADER_LENGTH", "Inference", "Relayed", "ZooBackend", "error_of", "is_refusal"]
 
 HEADER_LENGTH = "inference-header-content-length"
 _RETRY_PAUSE_S = (0.01, 0.05)
@@ -57,15 +57,29 @@ class Inference:
     outputs: tuple[str, ...]
     request_id: str
     timeout_s: float
-    traceparent: str | None = None
+    trace: RequestTrace = NO_TRACE
+    tags: Attributes = field(default_factory=dict)
+    """What its span says beside the Triton model."""
     param: str | None = None
     """The caller's field that it carries, where a stage is the first to look at what that holds."""
+
+
+@dataclass(frozen=True)
+class Relayed:
+    """One request to one Triton model, in a body that the caller has encoded."""
+
+    model: str
+    headers: Mapping[str, str]
+    body: bytes
+    timeout_s: float
+    trace: RequestTrace = NO_TRACE
+    tags: Attributes = field(default_factory=dict)
 
 
 class ZooBackend:
     """One Triton server's HTTP endpoint.
 
-    With `traces` every request gets a trace context, and a failure that its text does not explain is looked up there.
+    With `traces` a failure that its text does not explain is looked up there, if its request was traced.
     """
 
     def __init__(
@@ -91,29 +105,32 @@ class ZooBackend:
         body, header_length = encode_request(
             wanted.inputs, wanted.outputs, request_id=wanted.request_id, timeout_us=timeout_us
         )
-        exchange = self._exchange(wanted.model, wanted.traceparent, {HEADER_LENGTH: str(header_length)})
-        answer = await self.send("POST", _infer_path(wanted.model), exchange.headers, body, wanted.timeout_s)
-        if answer.status != 200:
-            if wanted.param is not None and is_refusal(answer):
-                reason = _ROW.sub("", _text_of(answer.body), count=1)
-                raise BadInput(f"`{wanted.param}` cannot be read: {reason}.", param=wanted.param)
-            raise await self._error(exchange, failure_of(exchange.ensemble, _text_of(answer.body), self._ensembles))
-        try:
-            decoded = decode_answer(answer.body, int(answer.headers[HEADER_LENGTH]))
-        except (KeyError, ValueError) as exc:
-            raise BackendFailed(f"{wanted.model} answered something that is not an inference: {exc}") from exc
-        for output in wanted.outputs:
-            if output not in decoded.outputs:
-                raise await self._error(exchange, missing_output(exchange.ensemble, output))
-        return decoded
+        rows = {"zooserve.rows": wanted.inputs[0].shape[0] if wanted.inputs and wanted.inputs[0].shape else 1}
+        with self._exchange(wanted.model, wanted.trace, {**wanted.tags, **rows}) as exchange:
+            headers = {HEADER_LENGTH: str(header_length), **exchange.headers}
+            answer = await self.send("POST", _infer_path(wanted.model), headers, body, wanted.timeout_s)
+            if answer.status != 200:
+                if wanted.param is not None and is_refusal(answer):
+                    reason = _ROW.sub("", _text_of(answer.body), count=1)
+                    raise BadInput(f"`{wanted.param}` cannot be read: {reason}.", param=wanted.param)
+                raise await self._error(exchange, failure_of(exchange.ensemble, _text_of(answer.body), self._ensembles))
+            try:
+                decoded = decode_answer(answer.body, int(answer.headers[HEADER_LENGTH]))
+            except (KeyError, ValueError) as exc:
+                raise BackendFailed(f"{wanted.model} answered something that is not an inference: {exc}") from exc
+            for output in wanted.outputs:
+                if output not in decoded.outputs:
+                    raise await self._error(exchange, missing_output(exchange.ensemble, output))
+            return decoded
 
-    async def relay(self, model: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawAnswer:
+    async def relay(self, wanted: Relayed) -> RawAnswer:
         """Triton's own answer to a body as it is, also where it refuses that body. Raises what `infer` does."""
-        exchange = self._exchange(model, headers.get("traceparent"), headers)
-        answer = await self.send("POST", _infer_path(model), exchange.headers, body, timeout_s)
-        if answer.status == 200 or is_refusal(answer):
-            return answer
-        raise await self._error(exchange, failure_of(exchange.ensemble, _text_of(answer.body), self._ensembles))
+        with self._exchange(wanted.model, wanted.trace, wanted.tags) as exchange:
+            headers = {**wanted.headers, **exchange.headers}
+            answer = await self.send("POST", _infer_path(wanted.model), headers, wanted.body, wanted.timeout_s)
+            if answer.status == 200 or is_refusal(answer):
+                return answer
+            raise await self._error(exchange, failure_of(exchange.ensemble, _text_of(answer.body), self._ensembles))
 
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float
@@ -127,13 +144,17 @@ class ZooBackend:
                     await asyncio.sleep(self._rng.uniform(*_RETRY_PAUSE_S))
                     return await self._pool.exchange(method, path, headers, body)
 
-    def _exchange(self, model: str, traceparent: str | None, headers: Mapping[str, str]) -> "_Exchange":
+    @contextmanager
+    def _exchange(self, model: str, trace: RequestTrace, tags: Attributes) -> Iterator["_Exchange"]:
+        """One inference as a span of its request's trace, below which Triton puts its own."""
         ensemble = self._ensembles.get(model) or Ensemble.single(model)
-        if self._traces is None:
-            own = {} if traceparent is None else {"traceparent": traceparent}
-            return _Exchange(ensemble, {**headers, **own}, None)
-        span = child_of(traceparent)
-        return _Exchange(ensemble, {**headers, "traceparent": span.traceparent}, span)
+        with trace.span("infer", {"triton.model_name": model, **tags}, kind=SpanKind.CLIENT) as span:
+            try:
+                yield _Exchange(ensemble, trace, span)
+            except ServingError as error:
+                if error.failed is not None:
+                    stage_failed(span, error.failed)
+                raise
 
     async def _error(self, exchange: "_Exchange", failure: Failure) -> ServingError:
         """The failure as our error, after asking whoever may know what its text does not tell."""
@@ -141,17 +162,17 @@ class ZooBackend:
             failure = await self._by_index(exchange.ensemble, failure)
         elif failure.stage is None:
             failure = failure.by(await self._by_trace(exchange, failure))
-        error = error_of(failure)
-        if self._traces is not None and exchange.span is not None:
-            await self._traces.tell(_span_of(exchange, exchange.span, error))
-        return error
+        return error_of(failure)
 
     async def _by_trace(self, exchange: "_Exchange", failure: Failure) -> Suspicion:
-        if self._traces is None or exchange.span is None:
+        if self._traces is None:
             return Suspicion((), f"{failure.doubt}, and there is no trace log")
+        if not exchange.span.is_recording():
+            return Suspicion((), f"{failure.doubt}, and this request was not traced")
         answered_ns = time.time_ns()
+        name, began_ns = exchange.ensemble.name, exchange.began_ns
         try:
-            spans = await self._traces.spans_of(exchange.span, exchange.ensemble.name, exchange.began_ns)
+            spans = await self._traces.spans_of(exchange.trace.trace_id, exchange.span_id, name, began_ns)
         except TracesSilent as silence:
             return Suspicion((), f"{failure.doubt}, and {silence}")
         return suspicion_by_trace(exchange.ensemble, failure.reason, spans, answered_ns)
@@ -173,32 +194,23 @@ class ZooBackend:
 
 @dataclass(frozen=True)
 class _Exchange:
-    """One inference on its way: what is asked, with which headers, as which span."""
+    """One inference on its way: what is asked, as which span."""
 
     ensemble: Ensemble
-    headers: Mapping[str, str]
-    span: SpanContext | None
+    trace: RequestTrace
+    span: Span
     began_ns: int = field(default_factory=time.time_ns)
 
+    @property
+    def span_id(self) -> str:
+        """16 hexadecimal digits."""
+        return format_span_id(self.span.get_span_context().span_id)
 
-def _span_of(exchange: _Exchange, span: SpanContext, error: ServingError) -> Span:
-    attributes = {"triton.model_name": exchange.ensemble.name}
-    if error.failed is not None:
-        attributes |= {
-            "zooserve.failed_stage": error.failed.name,
-            "zooserve.failed_version": error.failed.version,
-            "error.type": error.failed.reason,
-        }
-    return Span(
-        trace_id=span.trace_id,
-        span_id=span.span_id,
-        parent_id=span.parent_id,
-        name="zooserve.zoo",
-        start_ns=exchange.began_ns,
-        end_ns=time.time_ns(),
-        attributes=attributes,
-        error=error.message,
-    )
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What makes Triton's spans children of this one; nothing where nothing is traced."""
+        context = traceparent(self.span)
+        return {} if context is None else {"traceparent": context}
 
 
 @contextmanager

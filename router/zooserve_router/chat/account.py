@@ -3,6 +3,8 @@
 import time
 from typing import Literal
 
+from opentelemetry.trace import INVALID_SPAN, Span
+
 from zooserve_observability.chat_metrics import ChatMetrics, ModelLabels, WasteReason
 from zooserve_router.chat.ask import Ask
 from zooserve_router.chat.generation import Timings
@@ -15,8 +17,10 @@ __all__ = ["Account"]
 class Account:
     """Opened when a chat comes in, closed when it has ended."""
 
-    def __init__(self, ask: Ask, context: RequestContext, metrics: ChatMetrics) -> None:
+    def __init__(self, ask: Ask, context: RequestContext, metrics: ChatMetrics, span: Span = INVALID_SPAN) -> None:
         self.ask = ask
+        self.span = span
+        """Stands for the whole of it in the request's trace."""
         self.context = context
         self.run = Run(ask)
         self.opened_at = time.monotonic()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -12,24 +12,20 @@ from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded,
 from zooserve.leaf.stops import StopScanner
 from zooserve_observability.chat_metrics import WasteReason
 from zooserve_observability.metrics import RouterMetrics
-from zooserve_observability.spans import Span
 from zooserve_router.chat.account import Account
 from zooserve_router.chat.ask import Ask, Call, Step
 from zooserve_router.chat.generation import Generation, Piece
 from zooserve_router.chat.held import Held
 from zooserve_router.chat.models import ChatModel
 from zooserve_router.chat.run import Run, says_more_than_text, says_something
-from zooserve_router.chat.spans import spans_of
+from zooserve_router.chat.spans import begun_span, below_span, end_spans
 from zooserve_router.chat.token_gate import TokenGate
 from zooserve_router.context import RequestContext
 from zooserve_router.fanout import merged
 from zooserve_router.readiness import Readiness
 from zooserve_router.waits import Waits
 
-__all__ = ["ChatService", "Tell"]
-
-Tell = Callable[[Sequence[Span]], None]
-"""Takes spans for whoever keeps them; must return at once."""
+__all__ = ["ChatService"]
 
 # A cancelled request leaves the engine within one step, 11 to 200 ms (measured), and nothing says when: its tokens
 # stay admitted a little longer than that.
@@ -39,7 +35,7 @@ _SILENCE_LOOKS = 4
 
 
 class ChatService:
-    """Admits chats and runs them on their backends. `tell` is handed the spans of every one."""
+    """Admits chats and runs them on their backends."""
 
     def __init__(
         self,
@@ -47,14 +43,12 @@ class ChatService:
         readiness: Readiness,
         metrics: RouterMetrics,
         cancel_settles_s: float = _CANCEL_SETTLES_S,
-        tell: Tell | None = None,
         silence_s: float = 30.0,
     ) -> None:
         self._models = models
         self._readiness = readiness
         self._metrics = metrics.chat
         self._cancel_settles_s = cancel_settles_s
-        self._tell = tell
         self._stopped = False
         self._silence_s = silence_s
         self._running: dict[Waits, Account] = {}
@@ -82,7 +76,7 @@ class ChatService:
         Raises Overloaded or DeadlineExceeded before anything is sent. However it ends, what the backend still works on
         is cancelled, and admitted until the backend has ended it.
         """
-        account = Account(ask, context, self._metrics)
+        account = Account(ask, context, self._metrics, begun_span(ask, context))
         waits = Waits(context.deadline, partial(self._out_of_time, account))
         self._running[waits] = account
         if not self._looking:
@@ -104,8 +98,7 @@ class ChatService:
             del self._running[waits]
             waits.close()
             account.close()
-            if self._tell is not None:
-                self._tell(spans_of(account))
+            end_spans(account)
 
     async def _admitted(self, account: Account, waits: Waits) -> Held:
         ask, context = account.ask, account.context
@@ -184,7 +177,8 @@ class ChatService:
     async def _pieces(self, account: Account, call: Call) -> AsyncGenerator[Piece, None]:
         """What the backend says, each piece of a choice that was asked for."""
         model = account.ask.chat.model
-        pieces = account.ask.chat.backend.generate(call.work, account.context.deadline.remaining_s())
+        work = below_span(call.work, account.span)
+        pieces = account.ask.chat.backend.generate(work, account.context.deadline.remaining_s())
         if call.reader is not None:
             pieces = call.reader(pieces, call.choices)
         async with aclosing(pieces):

@@ -4,101 +4,99 @@ An engine's clock is its own: of its four moments only the differences mean some
 at which the request was handed to it, so that queue, prefill and decode stand too early by the way there, which is at
 most as long as `delivery`, the span behind them: what the router saw beyond the engine's own time. An answer that was
 broken off has no figures of the engine; its spans are what the router saw. `zooserve.clock` says which.
+
+Names and attributes of the whole are those of OpenTelemetry's conventions for generative AI, as far as there are any.
 """
 
-import json
-import time
-from collections.abc import Iterator
+from dataclasses import replace
 
-from zooserve.errors import ServingError
-from zooserve_observability.spans import Span
+from opentelemetry.trace import Span, SpanKind
+
+from zooserve_observability.tracing import Attributes, failed, traceparent, wall_ns
 from zooserve_router.chat.account import Account
+from zooserve_router.chat.ask import Ask
+from zooserve_router.chat.generation import Work
 from zooserve_router.chat.run import Choice
-from zooserve_router.tracing import SpanContext, child_of
+from zooserve_router.context import RequestContext
 
-__all__ = ["spans_of"]
+__all__ = ["begun_span", "below_span", "end_spans"]
 
-_NS = 1_000_000_000
-
-
-def spans_of(account: Account) -> list[Span]:
-    """The spans of a closed account, the whole first; below the caller's own where he sent a trace context."""
-    return list(_Writer(account).spans())
+_TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 
 
-class _Writer:
-    """Writes one account's spans on the wall clock, which is read once."""
-
-    def __init__(self, account: Account) -> None:
-        self._account = account
-        self._run = account.run
-        self._context = child_of(account.context.traceparent)
-        self._wall_ns = time.time_ns()
-        self._monotonic = time.monotonic()
-        self._closed_at = account.closed_at or self._monotonic
-
-    def spans(self) -> Iterator[Span]:
-        account = self._account
-        yield self._span("chat", self._context, account.context.started, self._closed_at, _attributes(account))
-        yield self._child("admission", account.opened_at, account.admitted_at or self._closed_at, {})
-        for index, choice in enumerate(self._run.choices):
-            if choice.call in self._run.sent_at:
-                yield from self._phases(index, choice, self._run.sent_at[choice.call])
-
-    def _phases(self, index: int, choice: Choice, sent_at: float) -> Iterator[Span]:
-        seen = {"zooserve.choice": str(index), "zooserve.clock": "router"}
-        if choice.timings is None:
-            first_at = choice.first_at or self._closed_at
-            yield self._child("first_token", sent_at, first_at, seen)
-            if choice.first_at is not None:
-                yield self._child("decode", first_at, choice.last_at or first_at, seen)
-            return
-        told, at = {**seen, "zooserve.clock": "engine"}, sent_at
-        timings = choice.timings
-        for name, spent_s in (("queue", timings.queue_s), ("prefill", timings.prefill_s), ("decode", timings.decode_s)):
-            yield self._child(name, at, at + spent_s, told)
-            at += spent_s
-        yield self._child("delivery", at, at + self._run.delivery_delay_s(choice), seen)
-
-    def _child(self, name: str, began: float, ended: float, attributes: dict[str, str]) -> Span:
-        return self._span(name, child_of(self._context.traceparent), began, ended, attributes)
-
-    def _span(self, name: str, context: SpanContext, began: float, ended: float, attributes: dict[str, str]) -> Span:
-        return Span(
-            trace_id=context.trace_id,
-            span_id=context.span_id,
-            parent_id=context.parent_id,
-            name=name,
-            start_ns=self._at_ns(began),
-            end_ns=self._at_ns(ended),
-            attributes=attributes,
-            error=_error(self._account.end) if context is self._context else "",
-        )
-
-    def _at_ns(self, moment: float) -> int:
-        return self._wall_ns - round((self._monotonic - moment) * _NS)
+def begun_span(ask: Ask, context: RequestContext) -> Span:
+    """The span of a chat that comes in now."""
+    model = ask.chat.model
+    return context.trace.begin(
+        f"{ask.operation} {model.name}",
+        {
+            "gen_ai.operation.name": ask.operation,
+            "gen_ai.provider.name": model.chat_backend.kind,
+            "gen_ai.request.model": model.name,
+            "gen_ai.response.model": model.chat_backend.model or model.name,
+            "zooserve.model": model.name,
+            "zooserve.model_version": str(model.version),
+            "zooserve.slo_class": context.record.slo_class,
+        },
+        kind=SpanKind.CLIENT,
+    )
 
 
-def _attributes(account: Account) -> dict[str, str]:
-    model, run, record = account.ask.chat.model, account.run, account.context.record
-    attributes = {
-        "gen_ai.operation.name": account.ask.operation,
-        "gen_ai.provider.name": model.chat_backend.kind,
-        "gen_ai.request.model": model.name,
-        "gen_ai.response.model": model.chat_backend.model or model.name,
-        "gen_ai.usage.input_tokens": str(record.input_tokens),
-        "gen_ai.usage.output_tokens": str(record.output_tokens),
-        "gen_ai.response.finish_reasons": json.dumps([choice.finish_reason for choice in run.choices]),
-        "zooserve.model_version": str(model.version),
-        "zooserve.slo_class": record.slo_class,
-        "zooserve.request_id": account.context.request_id,
+def below_span(work: Work, span: Span) -> Work:
+    """The same work, whose upstream continues the trace below this span if the catalogue lets it see trace headers."""
+    context = traceparent(span)
+    if context is None or not any(name.lower() in _TRACE_HEADERS for name in work.headers):
+        return work
+    others = {name: value for name, value in work.headers.items() if name.lower() != "traceparent"}
+    return replace(work, headers={**others, "traceparent": context})
+
+
+def end_spans(account: Account) -> None:
+    """End the span of a closed account, with the spans of its parts."""
+    if not account.span.is_recording():
+        return
+    closed_at = account.closed_at or 0.0
+    _add(account, "admission", account.opened_at, account.admitted_at or closed_at)
+    for index, choice in enumerate(account.run.choices):
+        if choice.call in account.run.sent_at:
+            _add_phases(account, index, choice, account.run.sent_at[choice.call], closed_at)
+    account.span.set_attributes(_attributes(account))
+    if isinstance(account.end, Exception):  # that a caller left is no error
+        failed(account.span, type(account.end).__name__)
+    account.span.end(wall_ns(closed_at))
+
+
+def _add_phases(account: Account, index: int, choice: Choice, sent_at: float, closed_at: float) -> None:
+    seen: Attributes = {"zooserve.choice": index, "zooserve.clock": "router"}
+    if choice.timings is None:
+        first_at = choice.first_at or closed_at
+        _add(account, "first_token", sent_at, first_at, seen)
+        if choice.first_at is not None:
+            _add(account, "decode", first_at, choice.last_at or first_at, seen)
+        return
+    told, at, timings = {**seen, "zooserve.clock": "engine"}, sent_at, choice.timings
+    for name, spent_s in (("queue", timings.queue_s), ("prefill", timings.prefill_s), ("decode", timings.decode_s)):
+        _add(account, name, at, at + spent_s, told)
+        at += spent_s
+    _add(account, "delivery", at, at + account.run.delivery_delay_s(choice), seen)
+
+
+def _add(account: Account, name: str, began: float, ended: float, attributes: Attributes | None = None) -> None:
+    model = account.ask.chat.model
+    own: Attributes = {"zooserve.model": model.name, "zooserve.model_version": str(model.version)}
+    tags = {**own, **(attributes or {})}
+    account.context.trace.add(name, wall_ns(began), wall_ns(ended), tags, below=account.span)
+
+
+def _attributes(account: Account) -> Attributes:
+    record = account.context.record
+    attributes: Attributes = {
+        "gen_ai.usage.input_tokens": record.input_tokens,
+        "gen_ai.usage.output_tokens": record.output_tokens,
+        "gen_ai.response.finish_reasons": [choice.finish_reason or "" for choice in account.run.choices],
         "zooserve.outcome": _outcome(account),
     }
-    if account.reason is not None:
-        attributes["zooserve.broken_off_by"] = account.reason
-    if isinstance(account.end, ServingError):
-        attributes["error.type"] = type(account.end).__name__
-    return attributes
+    return attributes if account.reason is None else {**attributes, "zooserve.broken_off_by": account.reason}
 
 
 def _outcome(account: Account) -> str:
@@ -106,9 +104,3 @@ def _outcome(account: Account) -> str:
     if account.end is None:
         return "ok"
     return type(account.end).__name__ if isinstance(account.end, Exception) else "cancelled"
-
-
-def _error(end: BaseException | None) -> str:
-    if end is None or not isinstance(end, Exception):
-        return ""  # that a caller left is no error
-    return end.message if isinstance(end, ServingError) else repr(end)

@@ -113,7 +113,7 @@ async def _events(
             if include_usage:
                 last = event(shape.closing(_usage(context.record)))
         except ServingError as error:
-            context.record.outcome = type(error).__name__
+            context.record.failed(error)
             last = event(openai_error(error))
     yield last + DONE
 

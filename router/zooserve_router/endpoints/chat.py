@@ -215,9 +215,10 @@ def _token(text: str, logprob: float, data: bytes | None = None) -> dict[str, An
 async def create_chat_completion(request: Request) -> Response:
     """POST /v1/chat/completions."""
     services, context = services_of(request), context_of(request)
-    with context.record.phase("parse"):
+    with context.phase("parse"):
         wanted = ChatRequest.parse(await json_fields(request), services.catalogue, request.headers)
         context.record.runs(wanted.model, "interactive")
+    with context.phase("template"):
         ask = await wanted.ask(services.chat)
     with_logprobs = wanted.conversation.sampling.logprobs is not None
     shape = ChatShape(wanted.model, with_logprobs=with_logprobs, service_tier=wanted.service_tier)

@@ -56,7 +56,7 @@ class ClassifyRequest:
 async def classify(request: Request) -> Response:
     """POST /v1/classify."""
     services, context = services_of(request), context_of(request)
-    with context.record.phase("parse"):
+    with context.phase("parse"):
         wanted = ClassifyRequest.parse(await json_fields(request), services.catalogue)
         context.record.runs(wanted.model, context.record.slo_class)
     made = await services.classifier.classify(wanted.model, wanted.inputs, context)

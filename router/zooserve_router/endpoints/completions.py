@@ -193,9 +193,10 @@ class CompletionShape:
 async def create_completion(request: Request) -> Response:
     """POST /v1/completions."""
     services, context = services_of(request), context_of(request)
-    with context.record.phase("parse"):
+    with context.phase("parse"):
         wanted = CompletionRequest.parse(await json_fields(request), services.catalogue, request.headers)
         context.record.runs(wanted.model, "interactive")
+    with context.phase("template"):
         ask = await wanted.ask(services.chat)
         echoed = wanted.echoed(ask.chat)
     shape = CompletionShape(wanted.model, echoed, with_logprobs=wanted.sampling.logprobs is not None)

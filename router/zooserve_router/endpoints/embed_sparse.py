@@ -50,7 +50,7 @@ class EmbedSparseRequest:
 async def embed_sparse(request: Request) -> Response:
     """POST /embed_sparse."""
     services, context = services_of(request), context_of(request)
-    with context.record.phase("parse"):
+    with context.phase("parse"):
         wanted = EmbedSparseRequest.parse(await json_fields(request), services.catalogue)
         context.record.runs(wanted.model, context.record.slo_class)
     made = await services.sparse_embedder.embed(wanted.model, wanted.inputs, context, truncate=wanted.truncate)

@@ -87,7 +87,7 @@ def _any_length(value: Any, model: Model) -> TextInputs:
 async def create_embeddings(request: Request) -> Response:
     """POST /v1/embeddings."""
     services, context = services_of(request), context_of(request)
-    with context.record.phase("parse"):
+    with context.phase("parse"):
         wanted = EmbeddingsRequest.parse(await json_fields(request), services.catalogue)
         context.record.runs(wanted.model, context.record.slo_class)
     if wanted.long_text and isinstance(wanted.inputs, TextInputs):

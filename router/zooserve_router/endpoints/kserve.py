@@ -121,7 +121,7 @@ async def _told(request: Request, leaf: str) -> Response:
 async def infer(request: Request) -> Response:
     """POST /v2/models/{name}[/versions/{version}]/infer."""
     services, context = services_of(request), context_of(request)
-    with context.record.phase("parse"):
+    with context.phase("parse"):
         target = _target(request)
         context.record.runs(target.model, target.slo_class)
         if request.headers.get("content-encoding", "identity") != "identity":
@@ -132,8 +132,6 @@ async def infer(request: Request) -> Response:
         content = None if target.model.modality == "text" else target.model.limits.max_tokens
         tokens = checked_body(body, header_length, vocabulary, target.longest_row, content)
     headers = {} if header_length is None else {HEADER_LENGTH: header_length}
-    if context.traceparent:
-        headers["traceparent"] = context.traceparent
     relay = Relay(target.model, target.triton_model, target.slo_class, headers, body, tokens)
     return _passed_on(await services.dispatch.relay(relay, context))
 

@@ -44,7 +44,7 @@ class RagQueryRequest:
 async def rag_query(request: Request) -> Response:
     """POST /v1/rag_query."""
     services, context = services_of(request), context_of(request)
-    with context.record.phase("parse"):
+    with context.phase("parse"):
         wanted = RagQueryRequest.parse(await json_fields(request), services.catalogue)
         context.record.runs(wanted.model, context.record.slo_class)
     read = await services.query_reader.read(wanted.model, wanted.inputs.texts, wanted.inputs.params, context)

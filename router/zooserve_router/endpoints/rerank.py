@@ -87,7 +87,7 @@ async def rerank_v2(request: Request) -> Response:
 
 async def _rerank(request: Request, *, api_version: str, return_documents: bool) -> Response:
     services, context = services_of(request), context_of(request)
-    with context.record.phase("parse"):
+    with context.phase("parse"):
         fields = await json_fields(request)
         wanted = RerankRequest.parse(fields, services.catalogue, return_documents=return_documents)
         context.record.runs(wanted.work.model, context.record.slo_class)

@@ -10,14 +10,18 @@ from typing import Any
 
 import httpx
 import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from zooserve.catalogue import Backend, Catalogue, Limits, Model
 from zooserve.errors import ServingError
+from zooserve.settings import TracingSettings
 from zooserve_observability.metrics import RouterMetrics
-from zooserve_observability.spans import Span
+from zooserve_observability.tracing import Tracing
 from zooserve_router.admission import Budget
 from zooserve_router.chat.generation import Piece, Work
 from zooserve_router.chat.models import ChatModel, chat_probe
@@ -83,7 +87,21 @@ class ChatEdge:
     app: Any
     queue: FairQueue
     service: ChatService
-    spans: list[Span]
+    exporter: InMemorySpanExporter
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """Every span that has ended, in the order of their ends: a request's own is its last."""
+        return list(self.exporter.get_finished_spans())
+
+    def span(self, name: str) -> ReadableSpan:
+        """The one span of this name."""
+        (found,) = [span for span in self.spans if span.name == name]
+        return found
+
+    def below(self, parent: ReadableSpan) -> list[ReadableSpan]:
+        """The spans right below this one."""
+        return [span for span in self.spans if span.parent and span.parent.span_id == parent.context.span_id]
 
     async def chat(self, content: str = "Hi", **fields: Any) -> httpx.Response:
         body = {"model": "chat", "messages": [{"role": "user", "content": content}], **fields}
@@ -150,7 +168,8 @@ async def many(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterato
 @asynccontextmanager
 async def _running(served: Sequence[Model], tokenizer: ChatTokenizer) -> AsyncIterator[ChatEdge]:
     leaf, budget, metrics = FakeLeaf(), Budget("chat", 1000), RouterMetrics(CollectorRegistry())
-    queue, spans = FairQueue(budget, MOST_WAITING), list[Span]()
+    queue, exporter = FairQueue(budget, MOST_WAITING), InMemorySpanExporter()
+    tracing = Tracing.by(TracingSettings(), SimpleSpanProcessor(exporter))
     own = (ChatTemplate(TEMPLATE), tokenizer)
     chats = {
         model.name: ChatModel(model, leaf, queue, *(own if model.runs_on == "leaf" else (None, None)))
@@ -158,9 +177,9 @@ async def _running(served: Sequence[Model], tokenizer: ChatTokenizer) -> AsyncIt
     }
     readiness = Readiness(served, {model.name: chat_probe(model, chats) for model in served})
     app = Starlette(routes=[*chat.routes, *completions.routes, *responses.routes])
-    service = ChatService(chats, readiness, metrics, cancel_settles_s=0.0, tell=spans.extend, silence_s=SILENCE_S)
+    service = ChatService(chats, readiness, metrics, cancel_settles_s=0.0, silence_s=SILENCE_S)
     app.state.services = SimpleNamespace(catalogue=Catalogue(tuple(served)), chat=service)
-    app.add_middleware(Edge, metrics=metrics, max_body_bytes=8 * 2**20, max_deadline_s=60)
+    app.add_middleware(Edge, metrics=metrics, max_body_bytes=8 * 2**20, max_deadline_s=60, tracing=tracing)
     watch = asyncio.create_task(readiness.watch())
     await leaf.said.wait()  # the probe's one token
     for _ in range(100):  # the other models' probes; nothing in them waits
@@ -169,7 +188,7 @@ async def _running(served: Sequence[Model], tokenizer: ChatTokenizer) -> AsyncIt
     leaf.asked.clear()
     leaf.said.clear()
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://router") as http:
-        yield ChatEdge(http, leaf, budget, metrics, app, queue, service, spans)
+        yield ChatEdge(http, leaf, budget, metrics, app, queue, service, exporter)
     watch.cancel()
     await asyncio.gather(watch, return_exceptions=True)
 

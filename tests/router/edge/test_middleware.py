@@ -42,7 +42,7 @@ async def show(request: Request) -> Response:
             "id": context.request_id,
             "class": context.slo_class,
             "remaining_s": context.deadline.remaining_s(),
-            "trace": context.traceparent,
+            "trace": context.trace.trace_id,
             "length": len(body),
         }
     )

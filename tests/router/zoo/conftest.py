@@ -23,7 +23,7 @@ from zooserve_ensembles import vocabulary as words
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.app import bare_app, wired
 from zooserve_router.backends.wire import RawAnswer
-from zooserve_router.backends.zoo import Inference, error_of, is_refusal
+from zooserve_router.backends.zoo import Inference, Relayed, error_of, is_refusal
 from zooserve_router.failures import failure_of
 from zooserve_router.services import Services
 from zooserve_router.stages import Ensemble
@@ -85,10 +85,11 @@ class FakeZoo:
         finally:
             self.busy -= 1
 
-    async def relay(self, model: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> RawAnswer:
-        answer = await self.send("POST", f"/v2/models/{model}/infer", headers, body, timeout_s)
+    async def relay(self, wanted: Relayed) -> RawAnswer:
+        path = f"/v2/models/{wanted.model}/infer"
+        answer = await self.send("POST", path, wanted.headers, wanted.body, wanted.timeout_s)
         if answer.status != 200 and not is_refusal(answer):
-            raise error_of(failure_of(Ensemble.single(model), json.loads(answer.body)["error"]))
+            raise error_of(failure_of(Ensemble.single(wanted.model), json.loads(answer.body)["error"]))
         return answer
 
     async def send(

@@ -25,9 +25,10 @@ __all__ = ["routes"]
 async def create_response(request: Request) -> Response:
     """POST /v1/responses."""
     services, context = services_of(request), context_of(request)
-    with context.record.phase("parse"):
+    with context.phase("parse"):
         wanted = ResponseRequest.parse(await json_fields(request), services.catalogue, request.headers)
         context.record.runs(wanted.model, "interactive")
+    with context.phase("template"):
         ask = await wanted.ask(services.chat, services.catalogue)
     body = ResponseBody(wanted.asked, with_logprobs=wanted.conversation.sampling.logprobs is not None)
     steps = _in_own_words(services.chat.answer(ask, context))
@@ -66,7 +67,7 @@ async def _events(
                     yield news
             yield _sent(body.closing(context.record))
         except ServingError as error:
-            context.record.outcome = type(error).__name__
+            context.record.failed(error)
             yield _sent(body.failing(error))
 
 
