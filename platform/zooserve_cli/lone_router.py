@@ -32,7 +32,7 @@ class LoneRouter:
         self._settings = settings
         self._folder = folder
         self._child = Child("router", folder.log_file("router"), shares_output=True)
-        self._ports = RayPorts(*reserved_ports(3))
+        self._ports = RayPorts(*reserved_ports(4))
         self._records = ProcessRecords(folder.records_file)
         self._stopping = asyncio.Event()
 

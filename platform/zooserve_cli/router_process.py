@@ -58,6 +58,7 @@ class RouterProcess:
             settings=self.settings.model_dump(mode="json"),
             sockets=sockets,
             metrics_folder=self.folder.metrics,
+            ray_metrics_port=self.ports.ray_metrics,
             ray_runs_file=self._ray_runs_file,
         )
         file = self.folder.run / "router.json"

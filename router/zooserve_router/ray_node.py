@@ -22,20 +22,21 @@ _POLL_S = 0.5
 # Nothing of size goes through Ray's object store; this is the least it takes.
 _OBJECT_STORE_BYTES = 80 * 2**20
 # RayParams' fields for what is not told to ray.init.
-_PORTS = ("metrics_agent_port", "dashboard_agent_listen_port", "runtime_env_agent_port", "metrics_export_port")
+_PORTS = ("metrics_agent_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
+_METRICS_PORT = "metrics_export_port"
 
 
-def start_ray(folder: Path) -> None:
-    """Start a Ray that this process owns; `folder` holds its sessions and sockets."""
+def start_ray(folder: Path, metrics_port: int) -> None:
+    """Start a Ray that this process owns; `folder` holds its sessions and sockets, its metrics are at that port."""
     import ray
 
-    ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
+    ports = {**dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True)), _METRICS_PORT: metrics_port}
     with _patience(folder, ports):
         ray.init(
             address="local",
             _node_ip_address="127.0.0.1",
             _temp_dir=str(folder),
-            _metrics_export_port=ports["metrics_export_port"],
+            _metrics_export_port=metrics_port,
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
             num_cpus=1,
@@ -50,7 +51,7 @@ def _patience(folder: Path, ports: dict[str, int]) -> Iterator[None]:
     from ray._private import parameter, services
 
     parameters, get_node = parameter.RayParams, services.get_node
-    chosen = {name: port for name, port in ports.items() if name != "metrics_export_port"}
+    chosen = {name: port for name, port in ports.items() if name != _METRICS_PORT}
     parameter.RayParams = partial(parameters, **chosen, no_monitor=True, include_log_monitor=False)
     services.get_node = partial(_get_node, get_node, folder / "session_latest", ports)
     try:

@@ -52,6 +52,8 @@ class Orders(BaseModel):
     """Ray's and HAProxy's private folder; short, see StateFolder.sockets."""
     metrics_folder: Path
     """prometheus_client's files. Given to the replicas alone: Ray's own processes would write theirs into it."""
+    ray_metrics_port: int
+    """Where Ray's agent shows Ray's own metrics."""
     ray_runs_file: Path
     """Made once Ray itself runs, before Serve and the app are started on it."""
     app: str = "zooserve_router.app:create_app"
@@ -60,11 +62,12 @@ class Orders(BaseModel):
 
 @dataclass(frozen=True)
 class RayPorts:
-    """Ports of Ray Serve that have to differ between two platforms on one machine."""
+    """Ports of Ray that have to differ between two platforms on one machine, or that somebody has to know."""
 
     haproxy_metrics: int
     haproxy_stats: int
     fallback_proxy: int
+    ray_metrics: int
 
 
 class Replica:
@@ -183,7 +186,7 @@ def main(orders_file: Path) -> None:
     from ray import serve
 
     try:
-        start_ray(orders.sockets / "r")
+        start_ray(orders.sockets / "r", orders.ray_metrics_port)
         orders.ray_runs_file.touch()
         deploy(settings, orders.metrics_folder, orders.app)
         # Ray has threads of its own: the signals are blocked here, after it made them, and waited for.

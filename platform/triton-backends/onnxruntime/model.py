@@ -49,6 +49,7 @@ class TritonPythonModel:
         """Open the version's file and hold it against the configuration."""
         self._name = f"{args['model_name']} version {args['model_version']}"
         self._labels = {"model": args["model_name"], "version": args["model_version"]}
+        self._instance = args["model_instance_name"]
         config = json.loads(args["model_config"])
         self._warmups_left = sum(max(1, sample.get("count", 0)) for sample in config.get("model_warmup", []))
         device_id = int(args["model_instance_device_id"]) if args["model_instance_kind"] == "GPU" else None
@@ -102,9 +103,13 @@ class TritonPythonModel:
             for name, description in (
                 ("zooserve_onnx_runs", "Runs of ONNX Runtime"),
                 ("zooserve_onnx_run_elements", "Elements of the first input in all runs: rows x length, padding too"),
+                ("zooserve_instance_runs_total", "Runs of ONNX Runtime by the instance of the model that did them"),
             )
         ]
-        self._runs, self._elements = (family.Metric(labels=self._labels) for family in self._families)
+        runs, elements, by_instance = self._families
+        self._runs, self._elements = runs.Metric(labels=self._labels), elements.Metric(labels=self._labels)
+        # Not `instance`: that is Prometheus' own label for the server it scrapes.
+        self._instance_runs = by_instance.Metric(labels={**self._labels, "model_instance": self._instance})
 
     def _job(self, request: Any) -> Job:
         inputs = {name: pb_utils.get_input_tensor_by_name(request, name).as_numpy() for name in self._inputs}
@@ -113,6 +118,7 @@ class TritonPythonModel:
     def _run(self, wanted: Sequence[str], slices: Sequence[Arrays]) -> list[list[Array]]:
         # Counted here, not by the slices' threads: a metric that several of them moved took the server down.
         self._runs.increment(len(slices))
+        self._instance_runs.increment(len(slices))
         self._elements.increment(sum(next(iter(inputs.values())).size for inputs in slices))
         return self._slices.run(wanted, slices)
 

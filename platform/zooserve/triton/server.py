@@ -12,7 +12,7 @@ from zooserve.processes.child import Child, ChildServer
 from zooserve.processes.shared_memory import remove_regions
 from zooserve.triton.installation import Installation
 
-__all__ = ["Addresses", "TritonServer"]
+__all__ = ["METRICS_ARGUMENTS", "Addresses", "TritonServer"]
 
 
 Stamps = frozenset[tuple[str, int, int]]
@@ -21,6 +21,13 @@ Stamps = frozenset[tuple[str, int, int]]
 # The longest pause of a start that went on was 15 s, beside 15 busy neighbours.
 _STALLED_S = 90.0
 _STUB_START_S = 600
+METRICS_ARGUMENTS = (
+    "--metrics-config=counter_latencies=true",
+    # Quantiles of the last minute: nv_inference_queue_summary_us and its like. Off unless asked for.
+    "--metrics-config=summary_latencies=true",
+    # nv_inference_first_response_histogram_ms, which 2.51 has not: it takes the setting, and later ones heed it.
+    "--metrics-config=histogram_latencies=true",
+)
 
 
 @dataclass(frozen=True)
@@ -101,6 +108,7 @@ class TritonServer(ChildServer):
             f"--grpc-port={at.grpc_port}",
             f"--metrics-address={at.host}",
             f"--metrics-port={at.metrics_port}",
+            *METRICS_ARGUMENTS,
             # One broken model must not take the others down; readiness is proven by real inferences instead.
             "--exit-on-error=false",
             "--model-control-mode=explicit",

@@ -31,6 +31,12 @@ def test_no_cache_is_asked_for_unless_it_has_a_size(repository: Path) -> None:
     assert "--cache-config=local,size=1024" in sized.command()
 
 
+def test_latencies_are_asked_for_as_quantiles_too(repository: Path) -> None:
+    command = server(repository).command()
+    assert "--metrics-config=summary_latencies=true" in command
+    assert "--metrics-config=counter_latencies=true" in command
+
+
 def test_a_file_changed_since_the_start_is_noticed(repository: Path) -> None:
     one = server(repository)
     one.start()

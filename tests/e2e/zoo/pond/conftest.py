@@ -56,14 +56,16 @@ def dig_pond(root: Path) -> None:
     _model(root, "missing_input", TENSORS, _arithmetic(inputs=("x", "scale")))
     _model(root, "fixed_batch", TENSORS, _arithmetic(batch=1))
     _model(root, "no_openvino", TENSORS + OPENVINO, arithmetic)
+    _model(root, "twins", TENSORS, arithmetic, instances=2)
     _model(root, "wordy", TENSORS + WORDY, arithmetic)
 
 
-def _model(root: Path, name: str, tensors: str, onnx_file: bytes | None, rows: int = 8) -> None:
+def _model(root: Path, name: str, tensors: str, onnx_file: bytes | None, rows: int = 8, instances: int = 1) -> None:
     version = root / name / "1"
     version.mkdir(parents=True)
     head = f'name: "{name}"\nbackend: "onnxruntime"\nmax_batch_size: {rows}\n'
-    (root / name / "config.pbtxt").write_text(f"{head}instance_group [ {{ kind: KIND_CPU count: 1 }} ]\n{tensors}")
+    group = f"instance_group [ {{ kind: KIND_CPU count: {instances} }} ]\n"
+    (root / name / "config.pbtxt").write_text(f"{head}{group}{tensors}")
     if onnx_file is not None:
         (version / "model.onnx").write_bytes(onnx_file)
 

@@ -19,9 +19,13 @@ def row(*numbers: float) -> dict[str, np.ndarray]:
     return {"x": np.array([numbers], np.float32)}
 
 
-def runs(pond: Any, model: str) -> int:
+def page(pond: Any) -> str:
     with urlopen(f"http://{pond.server.addresses.metrics}/metrics") as answer:
-        found = re.search(rf'zooserve_onnx_runs{{model="{model}",version="1"}} (\d+)', answer.read().decode())
+        return answer.read().decode()
+
+
+def runs(pond: Any, model: str) -> int:
+    found = re.search(rf'zooserve_onnx_runs{{model="{model}",version="1"}} (\d+)', page(pond))
     return int(found[1]) if found else 0
 
 
@@ -45,6 +49,14 @@ def test_requests_of_unequal_shape_share_a_call_and_run_once_per_shape(pond: Any
     # A call is counted when it ends, after its answers have left.
     pond.eventually(lambda: pond.statistics("fours")["execution_count"] == calls + 1)
     assert runs(pond, "fours") == ran + 2
+
+
+def test_each_instance_of_a_model_counts_its_own_runs(pond: Any) -> None:
+    pond.at_once([lambda number=number: pond.infer("twins", row(number), ["doubled"]) for number in range(8)])
+    series = r'zooserve_instance_runs_total{model="twins",model_instance="(\w+)",version="1"} (\d+)'
+    by_instance = {name: int(count) for name, count in re.findall(series, page(pond))}
+    assert set(by_instance) == {"twins_0_0", "twins_0_1"}
+    assert sum(by_instance.values()) == runs(pond, "twins") == 8
 
 
 def test_a_bad_row_fails_its_own_request_and_names_the_model(pond: Any) -> None:
