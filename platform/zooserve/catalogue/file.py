@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from zooserve.catalogue.agreement import contradictions
 from zooserve.catalogue.entry import Entry
 from zooserve.catalogue.model import Model, Task
 
@@ -64,7 +65,7 @@ class Catalogue:
         return [model for model in self.models if model.task == task]
 
     def resolve(self, wanted: str) -> Model:
-        """The model behind a name, an alias, `name:adapter`, or any of them with `@version`.
+        """The model behind a name, an alias, `name:adapter`, or any of them with `@version`: that one alone, then.
 
         Raises ModelNotEnabled, or UnknownModel with the nearest names when there is none.
         """
@@ -72,7 +73,7 @@ class Catalogue:
         if model := _named(name, self.models) or self._with_adapter(name):
             if at and pin != str(model.version):
                 raise UnknownModel(wanted, [f"{model.public_name}@{model.version}"])
-            return model
+            return model.alone() if at else model
         if model := _named(name, self.disabled) or _named(name.partition(":")[0], self.disabled):
             raise ModelNotEnabled(wanted, model)
         raise UnknownModel(wanted, _nearest(name, self.names()))
@@ -90,8 +91,13 @@ class Catalogue:
         return model.with_adapter(adapter)
 
     def labelled(self, repository: Path) -> "Catalogue":
-        """The same with the labels of their files; a model whose file is not there has none, and is not ready."""
-        return replace(self, models=tuple(_labelled(model, repository) for model in self.models))
+        """The same with the labels of their files; a model whose file is not there has none, and is not ready.
+
+        Raises CatalogueError for a canary with other labels than the model whose requests it answers.
+        """
+        labelled = tuple(_labelled(model, repository) for model in self.models)
+        _refuse_other_labels(labelled)
+        return replace(self, models=labelled)
 
     def enabling(self, wanted: str) -> "Catalogue":
         """The same models, enabled as ZOOSERVE_MODELS says: a list of names with commas, `default` or `all` among them.
@@ -124,6 +130,16 @@ def _labelled(model: Model, repository: Path) -> Model:
     except (OSError, UnicodeDecodeError):
         return model
     return model.model_copy(update={"labels": labels})
+
+
+def _refuse_other_labels(models: tuple[Model, ...]) -> None:
+    for model in models:
+        canary = model.releases and model.releases.canary and _named(model.releases.canary.model, models)
+        if canary and canary.labels and model.labels and canary.labels != model.labels:
+            raise CatalogueError(
+                f"{canary.name}, the canary of {model.name}, has other labels in its {canary.labels_file}: callers "
+                "could not tell whose they got. Take it out of the `releases` of the catalogue."
+            )
 
 
 def _named(name: str, models: Iterable[Model]) -> Model | None:
@@ -163,6 +179,9 @@ def load_catalogue(path: Path) -> Catalogue:
     except ValidationError as exc:
         raise CatalogueError(_first_fault(path, document, exc)) from exc
     _refuse_duplicates(path, document, parsed.models)
+    for location, message in contradictions(parsed.models):
+        where = ".".join(map(str, location))
+        raise CatalogueError(f"{path}:{line_of(document, location)}: {where}: {message}")
     return Catalogue(parsed.models)
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from zooserve.catalogue.backend import Backend
 from zooserve.catalogue.entry import Entry
 from zooserve.catalogue.kv import KvConfig
+from zooserve.catalogue.releases import Releases
 
 __all__ = ["ChunkTokens", "Limits", "LongText", "Modality", "Model", "Prompts", "SloClass", "Task"]
 
@@ -97,6 +98,10 @@ class Model(Entry):
     """Chat: what answers; none: TensorRT-LLM's llmapi contract on the leaf, OpenAI's API elsewhere."""
     adapter: str | None = None
     """Chat: which of the backend's adapters a request chose by naming `model:adapter`; never set in the file."""
+    releases: Releases | None = None
+    """Other entries that share in its requests. A request that pins `model@version` gets this one alone."""
+    release_of: str | None = None
+    """The model whose request this one answers as its canary: the router's choice, never set in the file."""
     encoder: Mapping[SloClass, str] | None = None
     """The Triton model that takes token ids, for callers who bring their own tokens."""
     tokenizer: str | None = None
@@ -128,6 +133,8 @@ class Model(Entry):
     long_text: LongText | None = None
     """Embed: takes longer texts where the request says `long_text: "mean"`; without this none may."""
     dimensions: int | None = None
+    space: str | None = None
+    """Of a model that makes vectors: the entry in whose embedding space they are; none: a space of its own."""
     labels: tuple[str, ...] = ()
     labels_file: str | None = None
     """The labels, a line each, in a file relative to the model repository, where they come with the weights."""
@@ -154,6 +161,8 @@ class Model(Entry):
             self._refuse_other_place()
         if self.adapter is not None:
             raise ValueError("`adapter` is chosen by a request; declare adapters in `backend.lora`")
+        if self.release_of is not None:
+            raise ValueError("`release_of` is chosen by the router; declare `releases` of the model that serves")
         if self.task == "classify" and not (self.labels or self.labels_file):
             raise ValueError("a classify model needs `labels` or a `labels_file`")
         if self.task != "classify" and self.modality != "text":
@@ -225,12 +234,21 @@ class Model(Entry):
 
     @property
     def public_name(self) -> str:
-        """What a caller asked for: its name, with the adapter if one was chosen."""
-        return self.name if self.adapter is None else f"{self.name}:{self.adapter}"
+        """What a caller asked for: its name, with the adapter if one was chosen; a canary's is the serving model's."""
+        name = self.release_of or self.name
+        return name if self.adapter is None else f"{name}:{self.adapter}"
 
     def with_adapter(self, adapter: str) -> "Model":
-        """The same model as a request gets it that chose this adapter."""
-        return self.model_copy(update={"adapter": adapter})
+        """The same model as a request gets it that chose this adapter: no release is known to have it."""
+        return self.model_copy(update={"adapter": adapter, "releases": None})
+
+    def alone(self) -> "Model":
+        """The same model as a request gets it that shares it with no release."""
+        return self if self.releases is None else self.model_copy(update={"releases": None})
+
+    def answering_for(self, asked: "Model") -> "Model":
+        """The same model as a request to `asked` gets it, whose canary it is."""
+        return self.model_copy(update={"release_of": asked.name})
 
     @property
     def chat_backend(self) -> Backend:

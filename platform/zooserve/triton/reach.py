@@ -6,7 +6,7 @@ from pathlib import Path
 from zooserve.catalogue import Catalogue, Model
 from zooserve.triton.configs import read_configs
 
-__all__ = ["unwanted_models", "wanted_models"]
+__all__ = ["reached_models", "unwanted_models", "wanted_models"]
 
 Steps = Mapping[str, tuple[str, ...]]
 
@@ -29,6 +29,12 @@ def unwanted_models(repository: Path, catalogue: Catalogue) -> set[str]:
         return set()
     steps = _steps(repository)
     return _reached(catalogue.disabled, steps) - _reached(catalogue.models, steps)
+
+
+def reached_models(repository: Path, models: Iterable[Model]) -> dict[str, set[str]]:
+    """The Triton models that each of these runs on, by itself or through ensembles, by its public name."""
+    steps = _steps(repository)
+    return {model.name: _reached([model], steps) for model in models}
 
 
 def _reached(models: Iterable[Model], steps: Steps) -> set[str]:
