@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import httpx
 import pytest
 import uvicorn
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -15,7 +18,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from zooserve.errors import BadInput
+from zooserve.settings import TracingSettings
 from zooserve_observability.metrics import RouterMetrics
+from zooserve_observability.tracing import Tracing
 from zooserve_router.context import RequestContext
 from zooserve_router.middleware import Edge
 
@@ -26,7 +31,8 @@ MAX_BODY = 1000
 def app_of(handler: Handler) -> Starlette:
     app = Starlette(routes=[Route("/v1/x", handler, methods=["POST"])])
     app.state.metrics = RouterMetrics(CollectorRegistry())
-    app.add_middleware(Edge, metrics=app.state.metrics, max_body_bytes=MAX_BODY, max_deadline_s=60)
+    tracing = Tracing.by(TracingSettings(), SimpleSpanProcessor(InMemorySpanExporter()))
+    app.add_middleware(Edge, metrics=app.state.metrics, max_body_bytes=MAX_BODY, max_deadline_s=60, tracing=tracing)
     return app
 
 
@@ -138,8 +144,15 @@ async def test_headers_that_make_no_sense_are_refused_by_name(http, headers):
         f"ff-{'ab' * 16}-{'cd' * 8}-01",
     ],
 )
-async def test_a_malformed_traceparent_is_dropped(http, trace):
-    assert (await http.post("/v1/x", headers={"traceparent": trace})).json()["trace"] is None
+async def test_a_malformed_traceparent_starts_a_trace_of_its_own(http, trace):
+    found = (await http.post("/v1/x", headers={"traceparent": trace})).json()["trace"]
+    assert re.fullmatch("[0-9a-f]{32}", found)
+    assert found not in trace
+
+
+async def test_a_callers_trace_goes_on(http):
+    headers = {"traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"}
+    assert (await http.post("/v1/x", headers=headers)).json()["trace"] == "ab" * 16
 
 
 async def test_a_body_at_the_cap_passes_and_one_byte_more_does_not(http):

@@ -5,15 +5,21 @@ import random
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import format_trace_id
 
 from zooserve.errors import DeadlineExceeded
 from zooserve.processes.ports import reserved_ports
+from zooserve.settings import TracingSettings
 from zooserve.triton.tensors import text_tensor
 from zooserve_observability.spans import Span, write_spans
 from zooserve_observability.trace_log import TraceLog
 from zooserve_observability.trace_receiver import TraceReceiver
+from zooserve_observability.tracing import Tracing
 from zooserve_router.backends.traces import TraceSource
 from zooserve_router.backends.wire import ConnectionPool
 from zooserve_router.backends.zoo import Inference, ZooBackend
@@ -87,13 +93,16 @@ async def log_port(log: TraceLog) -> AsyncIterator[int]:
         yield port
 
 
-async def failure(triton: Triton, log_port: int | None, traceparent: str | None = None) -> DeadlineExceeded:
+async def failure(
+    triton: Triton, log_port: int | None, traceparent: str = "", tracing: Tracing | None = None
+) -> DeadlineExceeded:
     server = await listening(triton)
     pool = ConnectionPool("127.0.0.1", triton.port)
     log_pool = ConnectionPool("127.0.0.1", log_port or 0)
     traces = None if log_port is None else TraceSource(log_pool, within_s=0.2)
     zoo = ZooBackend(pool, random.Random(1), ensembles={"embed": EMBED}, traces=traces)
-    asked = Inference("embed", (text_tensor("text", ["hi"]),), ("embedding",), "req_1", 5.0, traceparent)
+    trace = (tracing or traced()).request({"traceparent": traceparent})
+    asked = Inference("embed", (text_tensor("text", ["hi"]),), ("embedding",), "req_1", 5.0, trace)
     try:
         with pytest.raises(DeadlineExceeded) as failed:
             await zoo.infer(asked)
@@ -105,17 +114,23 @@ async def failure(triton: Triton, log_port: int | None, traceparent: str | None 
     return failed.value
 
 
+def traced(exporter: InMemorySpanExporter | None = None, **settings: Any) -> Tracing:
+    return Tracing.by(TracingSettings(**settings), SimpleSpanProcessor(exporter or InMemorySpanExporter()))
+
+
 async def test_a_queue_that_expired_is_named_by_the_trace_and_the_trace_gets_the_verdict(
     log: TraceLog, log_port: int
 ) -> None:
-    error = await failure(Triton(log), log_port, f"00-{TRACE}-{CALLER}-01")
+    exporter = InMemorySpanExporter()
+    error = await failure(Triton(log), log_port, f"00-{TRACE}-{CALLER}-01", traced(exporter))
     assert "waited for embed_encoder version 1" in error.message
     assert error.failed is not None
     assert (error.failed.label, error.failed.reason) == ("embed_encoder/1", "queue_timeout")
-    (verdict,) = [span for span in log.spans(TRACE) if span.error]
-    assert verdict.parent_id == CALLER
+    (verdict,) = exporter.get_finished_spans()
+    assert format_trace_id(verdict.context.trace_id) == TRACE
     assert verdict.attributes["zooserve.failed_stage"] == "embed_encoder"
-    assert "embed_encoder version 1" in verdict.error
+    assert verdict.attributes["error.type"] == "DeadlineExceeded"
+    assert not verdict.status.is_ok
 
 
 async def test_steps_whose_ensemble_is_never_exported_tell_too(log: TraceLog, log_port: int) -> None:
@@ -151,11 +166,30 @@ async def test_a_log_that_is_gone_is_no_failure_of_its_own() -> None:
     assert "and the trace log does not answer" in error.message
 
 
-async def test_without_a_log_the_callers_trace_context_goes_through_as_it_is() -> None:
+async def test_without_a_log_the_callers_trace_goes_on_all_the_same() -> None:
     triton = Triton(None)
     error = await failure(triton, None, f"00-{TRACE}-{CALLER}-00")
-    assert triton.traceparent == f"00-{TRACE}-{CALLER}-00"
+    assert triton.traceparent.startswith(f"00-{TRACE}-")
+    assert CALLER not in triton.traceparent, "the span in between is the router's"
     assert "and there is no trace log" in error.message
+
+
+@pytest.mark.parametrize(
+    ("settings", "flags"), [({"sampling": "head", "ratio": 1.0}, "00"), ({"sampling": "off"}, "01")]
+)
+async def test_what_is_not_sampled_gives_triton_no_context_and_its_failure_no_stage(
+    log: TraceLog, log_port: int, settings: dict[str, Any], flags: str
+) -> None:
+    triton = Triton(None)
+    error = await failure(triton, log_port, f"00-{TRACE}-{CALLER}-{flags}", traced(**settings))
+    assert triton.traceparent == ""
+    assert "and this request was not traced" in error.message
+
+
+async def test_by_the_head_a_caller_who_samples_is_followed_whatever_the_ratio(log: TraceLog, log_port: int) -> None:
+    triton = Triton(log)
+    await failure(triton, log_port, f"00-{TRACE}-{CALLER}-01", traced(sampling="head", ratio=0.0))
+    assert triton.traceparent.startswith(f"00-{TRACE}-")
 
 
 async def test_a_log_that_reads_and_never_answers_holds_nobody_up() -> None:
