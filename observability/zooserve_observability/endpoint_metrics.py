@@ -22,6 +22,13 @@ class EndpointMetrics:
         self._breaker = vocabulary.BREAKER_STATE.gauge(registry)
         self._opened = vocabulary.BREAKER_OPENED.counter(registry)
 
+    def knows(self, endpoint: str) -> None:
+        """Put an endpoint's series there before anything happens to it: a rate sees the first time."""
+        for outcome in ("ok", "failed", "denied"):
+            self._retries.labels(endpoint, outcome)
+        self._opened.labels(endpoint)
+        self.breaker(endpoint, "closed")
+
     def retried(self, endpoint: str, outcome: RetryOutcome) -> None:
         """Count a second try, or one that was not allowed."""
         self._retries.labels(endpoint, outcome).inc()

@@ -181,9 +181,21 @@ class Overloaded(ServingError):
 
 
 class BackendUnavailable(ServingError):
-    """The server behind this model cannot be reached or is not ready."""
+    """The server behind this model cannot be reached or is not ready; retrying after `retry_after_s` may work."""
 
     code = "backend_unavailable"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_s: float | None = None,
+        param: str | None = None,
+        code: str | None = None,
+        failed: FailedStage | None = None,
+    ) -> None:
+        super().__init__(message, param=param, code=code, failed=failed)
+        self.retry_after_s = retry_after_s
 
 
 class BackendFailed(ServingError):

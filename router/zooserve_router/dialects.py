@@ -94,9 +94,9 @@ def dialect_of_path(path: str) -> Dialect:
 
 
 def error_headers(error: errors.ServingError) -> dict[str, str]:
-    """`x-zooserve-failed-stage` where a stage failed; for an overload `Retry-After` (s) and `retry-after-ms`."""
+    """`x-zooserve-failed-stage` where a stage failed; `Retry-After` (s) and `retry-after-ms` where that is known."""
     stage = {} if error.failed is None else {"x-zooserve-failed-stage": error.failed.label}
-    if not isinstance(error, errors.Overloaded):
+    if not isinstance(error, errors.Overloaded | errors.BackendUnavailable) or error.retry_after_s is None:
         return stage
     return stage | {
         "retry-after": str(max(1, round(error.retry_after_s))),

@@ -87,6 +87,8 @@ class Generation:
     """Fields of the request that mean something to the upstream alone."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """The caller's headers that the catalogue allows the upstream to see."""
+    is_probe: bool = False
+    """Whether it is asked to learn whether its backend works: a circuit breaker lets it through."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ class Conversation:
     """What conversations that share a beginning are called by the caller: their cache is kept on one leaf."""
     first_message: int | None = 0
     """Where among the messages the caller's own begin; None where they are told in other words than his."""
+    is_probe: bool = False
+    """As a generation's."""
 
 
 Work = Generation | Conversation

@@ -112,5 +112,5 @@ def chat_probe(model: Model, models: Mapping[str, ChatModel]) -> Probe:
 def _one_token(model: Model) -> Work:
     sampling = Sampling(max_tokens=1, temperature=0.0)
     if model.chat_backend.is_upstream:
-        return Conversation([{"role": "user", "content": "Hello"}], sampling)
-    return Generation("Hello", sampling)
+        return Conversation([{"role": "user", "content": "Hello"}], sampling, is_probe=True)
+    return Generation("Hello", sampling, is_probe=True)
