@@ -39,6 +39,15 @@ PENDING = ForeignMetric("nv_inference_pending_request_count", "gauge", "triton",
 QUEUE_SUMMARY = ForeignMetric("nv_inference_queue_summary_us", "summary", "triton", (*_TRITON, "quantile"))
 REQUEST_SUMMARY = ForeignMetric("nv_inference_request_summary_us", "summary", "triton", (*_TRITON, "quantile"))
 FIRST_RESPONSE = ForeignMetric("nv_inference_first_response_histogram_ms", "histogram", "triton", _TRITON)
+CACHE_HITS = ForeignMetric("nv_cache_num_hits_per_model", "counter", "triton", _TRITON)
+CACHE_MISSES = ForeignMetric("nv_cache_num_misses_per_model", "counter", "triton", _TRITON)
+
+# Of our ONNX Runtime backend and our embedded leaf, on the page of the Triton that runs them.
+BACKEND_RUNS = ForeignMetric("zooserve_onnx_runs", "counter", "triton", _TRITON)
+BACKEND_ELEMENTS = ForeignMetric("zooserve_onnx_run_elements", "counter", "triton", _TRITON)
+INSTANCE_RUNS = ForeignMetric("zooserve_instance_runs_total", "counter", "triton", (*_TRITON, "model_instance"))
+LEAF_KV_TOKENS = ForeignMetric("zooserve_leaf_kv_tokens", "gauge", "leaf", (*_TRITON, "kv_state"))
+LEAF_GENERATED = ForeignMetric("zooserve_leaf_generated_tokens_total", "counter", "leaf", _TRITON)
 
 LEAF_REQUESTS = ForeignMetric("nv_trt_llm_request_metrics", "gauge", "leaf", (*_TRITON, "request_type"))
 LEAF_KV_BLOCKS = ForeignMetric("nv_trt_llm_kv_cache_block_metrics", "gauge", "leaf", (*_TRITON, "kv_cache_block_type"))
@@ -50,6 +59,30 @@ LEAF_BATCHER = ForeignMetric(
 GPU_MEMORY_USED = ForeignMetric("nv_gpu_memory_used_bytes", "gauge", "triton", ("gpu_uuid",), requires="gpu")
 GPU_MEMORY_TOTAL = ForeignMetric("nv_gpu_memory_total_bytes", "gauge", "triton", ("gpu_uuid",), requires="gpu")
 GPU_UTILISATION = ForeignMetric("nv_gpu_utilization", "gauge", "triton", ("gpu_uuid",), requires="gpu")
+
+HAPROXY_SESSIONS = ForeignMetric("haproxy_frontend_current_sessions", "gauge", "haproxy", ("proxy",))
+HAPROXY_LIMIT = ForeignMetric("haproxy_frontend_limit_sessions", "gauge", "haproxy", ("proxy",))
+HAPROXY_QUEUE = ForeignMetric("haproxy_backend_current_queue", "gauge", "haproxy", ("proxy",))
+HAPROXY_SERVERS = ForeignMetric("haproxy_backend_active_servers", "gauge", "haproxy", ("proxy",))
+
+RAY_REPLICAS = ForeignMetric(
+    "ray_serve_deployment_replica_healthy", "gauge", "ray", ("application", "deployment", "replica")
+)
+RAY_TARGET_REPLICAS = ForeignMetric(
+    "ray_serve_autoscaling_target_replicas", "gauge", "ray", ("application", "deployment")
+)
+RAY_COMPONENT_MEMORY = ForeignMetric("ray_component_rss_bytes", "gauge", "ray", ("Component",))
+RAY_COMPONENT_CPU = ForeignMetric("ray_component_cpu_percentage", "gauge", "ray", ("Component",))
+NODE_MEMORY_USED = ForeignMetric("ray_node_mem_used", "gauge", "ray", ("ip",))
+NODE_MEMORY_TOTAL = ForeignMetric("ray_node_mem_total", "gauge", "ray", ("ip",))
+NODE_CPU = ForeignMetric("ray_node_cpu_utilization", "gauge", "ray", ("ip",))
+
+_VLLM = ("model_name",)
+VLLM_RUNNING = ForeignMetric("vllm:num_requests_running", "gauge", "vllm", _VLLM, requires="vllm")
+VLLM_WAITING = ForeignMetric("vllm:num_requests_waiting", "gauge", "vllm", _VLLM, requires="vllm")
+VLLM_KV_USAGE = ForeignMetric("vllm:kv_cache_usage_perc", "gauge", "vllm", _VLLM, requires="vllm")
+VLLM_GENERATED = ForeignMetric("vllm:generation_tokens_total", "counter", "vllm", _VLLM, requires="vllm")
+VLLM_FIRST_TOKEN = ForeignMetric("vllm:time_to_first_token_seconds", "histogram", "vllm", _VLLM, requires="vllm")
 
 FOREIGN: tuple[ForeignMetric, ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, ForeignMetric)
