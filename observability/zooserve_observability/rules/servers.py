@@ -1,0 +1,88 @@
+"""What everything else stands on: servers that stay up, stages that warm up, traces and scrapes that arrive, memory."""
+
+from zooserve_observability import foreign, vocabulary
+from zooserve_observability.rules.promql import TARGET, Value, selected, series
+from zooserve_observability.rules.recording import filled, increase, rate
+from zooserve_observability.rules.rule import Alert, Condition
+
+__all__ = ["ALERTS", "RECORDINGS"]
+
+_restarts = increase("zooserve:server_restarts:increase30m", vocabulary.SERVER_RESTARTS, "30m", ("server",))
+_reloads = increase("zooserve:model_reloads:increase30m", vocabulary.MODEL_RELOADS, "30m", ("server", "triton_model"))
+_spans_dropped = rate("zooserve:spans_dropped:rate5m", vocabulary.SPANS_DROPPED, "5m", ("exporter", "reason"))
+_gpu_memory = filled(
+    "zooserve:gpu_memory:ratio",
+    selected(foreign.GPU_MEMORY_USED),
+    selected(foreign.GPU_MEMORY_TOTAL),
+    ("gpu_uuid",),
+    ("requires", "gpu"),
+)
+
+RECORDINGS = (_restarts, _reloads, _spans_dropped, _gpu_memory)
+
+_UP = Value("up", frozenset(TARGET))
+"""Prometheus' own: 1 where the last scrape succeeded."""
+
+ALERTS = (
+    Alert(
+        "ZooserveScrapeTargetDown",
+        (Condition(_UP, "<", 1),),
+        "5m",
+        "page",
+        "scrape",
+        "overview",
+        "{{ $labels.job }} at {{ $labels.instance }} cannot be scraped",
+        "It is down or hangs, and every alert that looks at its series is blind.",
+    ),
+    Alert(
+        "ZooserveServerRestartsOften",
+        (Condition(_restarts.where(), ">", 2),),
+        "0m",
+        "ticket",
+        "supervisor",
+        "overview",
+        "{{ $labels.server }} was started again {{ $value | humanize }} times within 30 minutes",
+        "The supervisor keeps finding it dead or hung; requests fail meanwhile.",
+    ),
+    Alert(
+        "ZooserveModelReloadsOften",
+        (Condition(_reloads.where(), ">", 2),),
+        "0m",
+        "ticket",
+        "supervisor",
+        "zoo",
+        "{{ $labels.triton_model }} was loaded again {{ $value | humanize }} times within 30 minutes",
+        "Its stub keeps dying or failing the supervisor's probes.",
+    ),
+    Alert(
+        "ZooserveWarmupFails",
+        (Condition(series(vocabulary.WARMUP_FAILURES), ">", 0),),
+        "1m",
+        "ticket",
+        "supervisor",
+        "zoo",
+        "{{ $labels.triton_model }} version {{ $labels.version }} could not run {{ $value }} of its warm-ups",
+        "Requests of these lengths fail, or the first of them pays for what the warm-up should have paid.",
+    ),
+    Alert(
+        "ZooserveSpansDropped",
+        (Condition(_spans_dropped.where(), ">", 0.1),),
+        "10m",
+        "ticket",
+        "traces",
+        "overview",
+        "{{ $value | humanize }} spans a second are lost in {{ $labels.exporter }}: {{ $labels.reason }}",
+        "Traces are incomplete. Requests are not affected.",
+    ),
+    Alert(
+        "ZooserveGpuMemoryNearFull",
+        (Condition(_gpu_memory.where(), ">", 0.95),),
+        "10m",
+        "ticket",
+        "gpu",
+        "capacity",
+        "{{ $value | humanizePercentage }} of the memory of GPU {{ $labels.gpu_uuid }} is used",
+        "The next model that is loaded, or the next large batch, may fail for want of memory.",
+        requires="gpu",
+    ),
+)
