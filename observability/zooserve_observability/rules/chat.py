@@ -85,7 +85,7 @@ ALERTS = (
         "ticket",
         "chat",
         "chat",
-        "{{ $value | humanizePercentage }} of the KV cache of {{ $labels.model_name }} on {{ $labels.instance }} is used",
+        "{{ $value | humanizePercentage }} of the KV cache of {{ $labels.model_name }} is used",
         "vLLM preempts generations and computes them again.",
         requires="vllm",
     ),

@@ -1,13 +1,13 @@
 """The rules as Prometheus reads them."""
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
-from zooserve_observability.rules.groups import GROUPS
+from zooserve_observability.rules.groups import GROUPS, Group
 from zooserve_observability.rules.rule import Alert, Recording
 
 __all__ = ["files"]
@@ -36,22 +36,17 @@ def _text(expr: str) -> str:
     return LiteralScalarString(expr) if "\n" in expr else expr
 
 
-def _document(groups: Iterable[tuple[str, list[dict[str, Any]]]]) -> str:
+def _document(group: Group) -> str:
     yaml = YAML()
     yaml.width = 4096
     yaml.indent(mapping=2, sequence=4, offset=2)
     text = io.StringIO()
-    yaml.dump({"groups": [{"name": name, "rules": rules} for name, rules in groups if rules]}, text)
+    # One group, so that Prometheus evaluates one after the other: alerts see what was recorded just now.
+    rules = [*map(_recording, group.recordings), *map(_alert, group.alerts)]
+    yaml.dump({"groups": [{"name": f"zooserve.{group.name}", "rules": rules}]}, text)
     return _HEADER + text.getvalue()
 
 
 def files() -> Mapping[str, str]:
     """What each file in observability/prometheus/rules holds."""
-    return {
-        "recording.yml": _document(
-            (f"zooserve.{group.name}.recordings", [_recording(entry) for entry in group.recordings]) for group in GROUPS
-        ),
-        "alerts.yml": _document(
-            (f"zooserve.{group.name}.alerts", [_alert(entry) for entry in group.alerts]) for group in GROUPS
-        ),
-    }
+    return {f"{group.name}.yml": _document(group) for group in GROUPS}

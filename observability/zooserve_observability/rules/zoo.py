@@ -11,13 +11,16 @@ from zooserve_observability.rules.rule import Alert, Condition, Recording
 __all__ = ["ALERTS", "RECORDINGS"]
 
 _STAGE = ("model", "version")
+_ZOO = among("job", "zoo")
+"""The leaf's Triton has the same series; its model answers while it computes, so the shares of its time say nothing."""
 _NOT_BULK = 'model!~".*_bulk(_.*)?"'
 
-_stage_requests = rate("zooserve:stage_requests:rate5m", foreign.REQUEST_SUCCESS, "5m", _STAGE)
+_stage_requests = rate("zooserve:stage_requests:rate5m", foreign.REQUEST_SUCCESS, "5m", _STAGE, (_ZOO,))
+_computing = summed(foreign.COMPUTE_INFER_TIME, "5m", _STAGE, (_ZOO,))
 # An ensemble computes nothing itself.
 _stage_compute = Recording(
     "zooserve:stage_compute:ratio_rate5m",
-    f"({summed(foreign.COMPUTE_INFER_TIME, '5m', _STAGE)} > 0)\n/\n{summed(foreign.REQUEST_TIME, '5m', _STAGE)}",
+    f"({_computing} > 0)\n/\n{summed(foreign.REQUEST_TIME, '5m', _STAGE, (_ZOO,))}",
     _STAGE,
 )
 _triton_failures = rate("zooserve:triton_failures:rate5m", foreign.REQUEST_FAILURE, "5m", ("model", "reason"))
@@ -25,9 +28,9 @@ _triton_failures_rise = beyond_habit("zooserve:triton_failures:rise5m", foreign.
 _BY_STAGE = ("model", "stage", "reason")
 _stage_failures = rate("zooserve:stage_failures:rate5m", vocabulary.STAGE_FAILURES, "5m", _BY_STAGE)
 _stage_failures_rise = beyond_habit("zooserve:stage_failures:rise5m", vocabulary.STAGE_FAILURES, _BY_STAGE)
-_runs = rate("zooserve:server_runs:rate5m", foreign.EXECUTIONS, "5m", _STAGE)
+_runs = rate("zooserve:server_runs:rate5m", foreign.EXECUTIONS, "5m", _STAGE, (_ZOO,))
 _server_imbalance = imbalance(
-    "zooserve:server_runs:imbalance5m", summed(foreign.EXECUTIONS, "5m", (*_STAGE, "instance")), _STAGE
+    "zooserve:server_runs:imbalance5m", summed(foreign.EXECUTIONS, "5m", (*_STAGE, "instance"), (_ZOO,)), _STAGE
 )
 _ON_SERVER = (*_STAGE, "instance")
 _instance_imbalance = imbalance(
@@ -37,7 +40,7 @@ _instance_imbalance = imbalance(
 )
 _pending = Recording(
     "zooserve:stage_pending:mean5m",
-    f"sum by ({', '.join(_ON_SERVER)}) (avg_over_time({selected(foreign.PENDING)}[5m]))",
+    f"sum by ({', '.join(_ON_SERVER)}) (avg_over_time({selected(foreign.PENDING, (_ZOO,))}[5m]))",
     _ON_SERVER,
 )
 
