@@ -57,7 +57,7 @@ def _encoder(model: Model, slo_class: SloClass) -> str:
 
 
 def _ask(triton_model: str, inputs: tuple[Tensor, ...], outputs: tuple[str, ...], bucket: int) -> Inference:
-    return Inference(triton_model, inputs, outputs, f"probe {triton_model} bucket {bucket}", _TIMEOUT_S)
+    return Inference(triton_model, inputs, outputs, f"probe {triton_model} bucket {bucket}", _TIMEOUT_S, is_probe=True)
 
 
 def _contents(model: Model, bucket: int) -> Tensor:

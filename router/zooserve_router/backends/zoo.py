@@ -1,12 +1,12 @@
 """The zoo's Triton over HTTP: binary tensors out and back, its failures as our errors."""
 
 import asyncio
-import random
 import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import orjson
 from opentelemetry.trace import Span, SpanKind, format_span_id
@@ -33,11 +33,11 @@ from zooserve_router.failures import (
     suspicion_by_trace,
 )
 from zooserve_router.stages import Ensemble
+from zooserve_router.ways import Way, Ways
 
 __all__ = ["HEADER_LENGTH", "Inference", "Relayed", "ZooBackend", "error_of", "is_refusal"]
 
 HEADER_LENGTH = "inference-header-content-length"
-_RETRY_PAUSE_S = (0.01, 0.05)
 # Triton drops what is queued at `timeout`, but a batch that runs is finished: wait that much longer for its answer.
 _GRACE_S = 30.0
 _INDEX_S = 0.5
@@ -62,6 +62,8 @@ class Inference:
     """What its span says beside the Triton model."""
     param: str | None = None
     """The caller's field that it carries, where a stage is the first to look at what that holds."""
+    is_probe: bool = False
+    """Whether it is asked to learn whether the model works: the circuit breaker lets it through."""
 
 
 @dataclass(frozen=True)
@@ -79,19 +81,21 @@ class Relayed:
 class ZooBackend:
     """One Triton server's HTTP endpoint.
 
+    Its circuit breaker minds the server alone: a model that fails is told by Triton, which works then. That model is
+    Readiness' to mind, and must not take the others with it.
     With `traces` a failure that its text does not explain is looked up there, if its request was traced.
     """
 
     def __init__(
         self,
         pool: ConnectionPool,
-        rng: random.Random,
+        way: Way | None = None,
         grace_s: float = _GRACE_S,
         ensembles: Mapping[str, Ensemble] | None = None,
         traces: TraceSource | None = None,
     ) -> None:
         self._pool = pool
-        self._rng = rng
+        self._way = way or Ways().way("zoo")
         self._grace_s = grace_s
         self._ensembles = ensembles or {}
         self._traces = traces
@@ -108,7 +112,8 @@ class ZooBackend:
         rows = {"zooserve.rows": wanted.inputs[0].shape[0] if wanted.inputs and wanted.inputs[0].shape else 1}
         with self._exchange(wanted.model, wanted.trace, {**wanted.tags, **rows}) as exchange:
             headers = {HEADER_LENGTH: str(header_length), **exchange.headers}
-            answer = await self.send("POST", _infer_path(wanted.model), headers, body, wanted.timeout_s)
+            path = _infer_path(wanted.model)
+            answer = await self._sent("POST", path, headers, body, wanted.timeout_s, is_probe=wanted.is_probe)
             if answer.status != 200:
                 if wanted.param is not None and is_refusal(answer):
                     reason = _ROW.sub("", _text_of(answer.body), count=1)
@@ -136,13 +141,32 @@ class ZooBackend:
         self, method: str, path: str, headers: Mapping[str, str], body: bytes, timeout_s: float
     ) -> RawAnswer:
         """One exchange; a second try if Triton could not be reached or had closed a kept connection."""
-        with translated_errors(path):
-            async with asyncio.timeout(timeout_s + self._grace_s):
-                try:
-                    return await self._pool.exchange(method, path, headers, body)
-                except (ConnectionRefusedError, Unanswered):
-                    await asyncio.sleep(self._rng.uniform(*_RETRY_PAUSE_S))
-                    return await self._pool.exchange(method, path, headers, body)
+        return await self._sent(method, path, headers, body, timeout_s)
+
+    async def _sent(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        timeout_s: float,
+        *,
+        is_probe: bool = False,
+    ) -> RawAnswer:
+        with translated_errors(path), self._way.breaker.attempt(is_probe=is_probe) as attempt:
+            try:
+                async with asyncio.timeout(timeout_s + self._grace_s):
+                    answer = await self._way.tried(
+                        partial(self._pool.exchange, method, path, headers, body), _nothing_came_back
+                    )
+            except OSError as fault:
+                attempt.failed(f"{type(fault).__name__}: {fault.strerror or fault}")
+                raise
+            if answer.status >= 500 and not _is_tritons(answer):
+                attempt.failed(f"it answered {answer.status}, and not as Triton does")
+            else:
+                attempt.answered()
+            return answer
 
     @contextmanager
     def _exchange(self, model: str, trace: RequestTrace, tags: Attributes) -> Iterator["_Exchange"]:
@@ -255,6 +279,18 @@ def error_of(failure: Failure) -> ServingError:
             f"{failure.ensemble} is not available because of {failure.place}: {failure.text}", failed=failed
         )
     return BackendFailed(f"{failure.ensemble} failed in {failure.place}: {failure.text}", failed=failed)
+
+
+def _nothing_came_back(fault: Exception) -> bool:
+    return isinstance(fault, ConnectionRefusedError | Unanswered)
+
+
+def _is_tritons(answer: RawAnswer) -> bool:
+    """Whether an error is told as Triton tells it, rather than by somebody in its place."""
+    try:
+        return "error" in orjson.loads(answer.body)
+    except (orjson.JSONDecodeError, TypeError):
+        return False
 
 
 def _infer_path(model: str) -> str:

@@ -1,7 +1,6 @@
 """A failure whose text names no stage, looked up in the real trace log; Triton is a script."""
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -100,7 +99,7 @@ async def failure(
     pool = ConnectionPool("127.0.0.1", triton.port)
     log_pool = ConnectionPool("127.0.0.1", log_port or 0)
     traces = None if log_port is None else TraceSource(log_pool, within_s=0.2)
-    zoo = ZooBackend(pool, random.Random(1), ensembles={"embed": EMBED}, traces=traces)
+    zoo = ZooBackend(pool, ensembles={"embed": EMBED}, traces=traces)
     trace = (tracing or traced()).request({"traceparent": traceparent})
     asked = Inference("embed", (text_tensor("text", ["hi"]),), ("embedding",), "req_1", 5.0, trace)
     try:

@@ -1,7 +1,6 @@
 """The connection pool against a server that sends exactly these bytes."""
 
 import asyncio
-import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -79,7 +78,7 @@ async def pool(server: ScriptedServer) -> AsyncIterator[ConnectionPool]:
 
 @pytest.fixture
 def zoo(pool: ConnectionPool) -> ZooBackend:
-    return ZooBackend(pool, random.Random(1))
+    return ZooBackend(pool)
 
 
 def asking(timeout_s: float = 5.0) -> Inference:
@@ -195,7 +194,7 @@ async def test_an_answer_that_breaks_off_is_not_asked_for_again(server, zoo):
 async def test_a_zoo_that_never_answers_is_given_up_after_the_deadline_and_a_grace(server, pool):
     server.script = [asyncio.Event()]
     with pytest.raises(DeadlineExceeded):
-        await ZooBackend(pool, random.Random(1), grace_s=0.02).infer(asking(timeout_s=0.01))
+        await ZooBackend(pool, grace_s=0.02).infer(asking(timeout_s=0.01))
 
 
 async def test_nobody_listening_is_unavailable():
@@ -204,7 +203,7 @@ async def test_nobody_listening_is_unavailable():
     listening.close()
     await listening.wait_closed()
     with pytest.raises(BackendUnavailable, match="is it up"):
-        await ZooBackend(ConnectionPool("127.0.0.1", port), random.Random(1)).infer(asking())
+        await ZooBackend(ConnectionPool("127.0.0.1", port)).infer(asking())
 
 
 async def test_a_zoo_that_answers_nonsense_has_failed(server, zoo):
@@ -243,7 +242,7 @@ async def test_the_stage_that_took_its_ensemble_down_is_found_in_the_index(serve
     )
     server.script = [GONE, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(index) + index]
     with pytest.raises(BackendUnavailable, match=r"there is no model\.onnx") as gone:
-        await ZooBackend(pool, random.Random(1), ensembles={"embed": EMBED}).infer(asking())
+        await ZooBackend(pool, ensembles={"embed": EMBED}).infer(asking())
     assert gone.value.failed is not None
     assert gone.value.failed.label == "embed_encoder/1"
 
@@ -252,7 +251,7 @@ async def test_an_index_that_does_not_come_holds_nobody_up(server, pool):
     server.script = [GONE, asyncio.Event()]
     async with asyncio.timeout(5):
         with pytest.raises(BackendUnavailable, match="a stage that is not known"):
-            await ZooBackend(pool, random.Random(1), ensembles={"embed": EMBED}).infer(asking())
+            await ZooBackend(pool, ensembles={"embed": EMBED}).infer(asking())
     assert len(server.requests) == 2
 
 
