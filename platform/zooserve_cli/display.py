@@ -3,12 +3,14 @@
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.status import Status
 
 from zooserve.processes.state import PlatformState
+from zooserve_cli.places import shown
 from zooserve_cli.proof import Proof
 
 __all__ = ["Steps", "console", "proof_json", "show_addresses", "show_proof"]
@@ -72,6 +74,8 @@ def show_addresses(to: Console, state: PlatformState) -> None:
     if state.engine_http:
         to.print(f"[dim]engine   http://{state.engine_http}  asks for the key in the state folder's run/engine.json[/]")
     to.print(f"[dim]haproxy  metrics http://{state.haproxy_metrics}/metrics[/]")
+    if state.scrape_file:
+        to.print(f"[dim]scrape   prometheus --config.file={shown(Path(state.scrape_file))}[/]")
     to.print("\n[bold]Try it[/]")
     to.print(_requests(base), markup=False)
 

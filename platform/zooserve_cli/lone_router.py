@@ -95,6 +95,7 @@ class LoneRouter:
             "zoo_http": f"{zoo.host}:{zoo.http_port}",
             "leaf_grpc": f"{leaf.host}:{leaf.grpc_port}",
             "haproxy_metrics": f"127.0.0.1:{self._ports.haproxy_metrics}",
+            "ray_metrics": f"127.0.0.1:{self._ports.ray_metrics}",
         }
         told = {**addresses, "stop_s": stop_s(self._settings)}
         self._folder.write_state(unplanned(phase).model_copy(update=told))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from zooserve.catalogue import load_catalogue
 from zooserve.errors import MissingPart
+from zooserve.processes.files import write_atomically
 from zooserve.processes.shared_memory import prefix_of
 from zooserve.processes.state import PlatformState, StateFolder, Step, unplanned
 from zooserve.settings import Settings
@@ -18,6 +19,7 @@ from zooserve_cli.fetch import fetch_weights
 from zooserve_cli.key_salt import with_key_salt
 from zooserve_cli.plan import Plan, make_plan, own_backends, with_ports
 from zooserve_cli.repository_check import repository_warnings
+from zooserve_observability.scraping import rules_folder, scrape_file
 
 if TYPE_CHECKING:
     from zooserve_cli.supervisor import Supervisor
@@ -39,6 +41,7 @@ def prepare(
     plan = make_plan(settings, catalogue, installation)
     checked = Step(name="checks", seconds=time.monotonic() - began)
     state = _first_state(plan, checked)
+    _write_scrape_file(folder, state)
     folder.write_state(state)
     began = time.monotonic()
     fetch_weights(settings, progress=progress)
@@ -62,15 +65,30 @@ def _first_state(plan: Plan, *steps: Step) -> PlatformState:
         "leaf_metrics": leaf.metrics,
         "engine_http": plan.engine.address if plan.engine is not None else "",
         "haproxy_metrics": f"127.0.0.1:{plan.router.ports.haproxy_metrics}",
+        "ray_metrics": f"127.0.0.1:{plan.router.ports.ray_metrics}",
     }
     return unplanned("starting").model_copy(
         update={
             **addresses,
             "shm_prefix": prefix_of(plan.folder.root),
+            "scrape_file": str(plan.folder.scrape_file),
             "steps": steps,
             "stop_s": stop_s(plan.settings),
         }
     )
+
+
+def _write_scrape_file(folder: StateFolder, state: PlatformState) -> None:
+    """Where everything is scraped, for whoever starts a Prometheus."""
+    rules = rules_folder()
+    addresses = {
+        "router": state.router,
+        "zoo": state.zoo_metrics,
+        "leaf": state.leaf_metrics,
+        "haproxy": state.haproxy_metrics,
+        "ray": state.ray_metrics,
+    }
+    write_atomically(folder.scrape_file, scrape_file(addresses, rules if rules.is_dir() else None))
 
 
 def _metrics(folder: StateFolder) -> "SupervisorMetrics":

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from zooserve.processes.identity import age_s
 from zooserve.processes.records import ProcessRecords, Record
 from zooserve.processes.state import PlatformState, StateFolder
 from zooserve.settings import Settings
+from zooserve_cli.places import shown
 
 __all__ = ["running_state", "status"]
 
@@ -90,6 +92,8 @@ def _print(state: PlatformState, servers: list[dict[str, Any]], health: Any) -> 
         models.add_row(name, answer)
     out.print()
     out.print(models)
+    if state.scrape_file:
+        out.print(f"\nscrape it: prometheus --config.file={shown(Path(state.scrape_file))}", soft_wrap=True)
 
 
 def _models(health: Any) -> list[tuple[str, str]]:

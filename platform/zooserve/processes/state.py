@@ -54,6 +54,9 @@ class PlatformState(_Part):
     engine_http: str = ""
     """The platform's own OpenAI server; empty where no enabled model runs on it."""
     haproxy_metrics: str = ""
+    ray_metrics: str = ""
+    scrape_file: str = ""
+    """A prometheus.yml with these ports in it; empty where none was written."""
     shm_prefix: str = ""
     steps: tuple[Step, ...] = ()
     error: str = ""
@@ -119,6 +122,11 @@ class StateFolder:
     def key_salt_file(self) -> Path:
         """What callers' keys are hashed with, for its owner alone to read; the same from one start to the next."""
         return self.run / "key_salt"
+
+    @property
+    def scrape_file(self) -> Path:
+        """The Prometheus configuration of what runs."""
+        return self.root / "prometheus.yml"
 
     @property
     def sockets(self) -> Path:

@@ -20,3 +20,9 @@ def test_an_engine_is_shown_with_the_key_that_it_asks_for() -> None:
 
 def test_without_an_engine_none_is_shown() -> None:
     assert "engine" not in shown()
+
+
+def test_the_way_to_scrape_it_is_shown() -> None:
+    (line,) = [line for line in shown(scrape_file="/state/prometheus.yml").splitlines() if line.startswith("scrape")]
+    assert line.endswith("prometheus --config.file=/state/prometheus.yml")
+    assert "scrape" not in shown()

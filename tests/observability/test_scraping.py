@@ -1,0 +1,49 @@
+"""What the generated prometheus.yml says, and what Prometheus itself says of it and of the committed ones."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from zooserve_observability.scraping import JOBS, RAY_FAMILIES, rules_folder, scrape_file
+
+ROOT = Path(__file__).parents[2]
+ADDRESSES = {job: f"127.0.0.1:{number}" for number, job in enumerate(JOBS, start=9000)}
+
+
+def loaded(text: str) -> dict:
+    return YAML(typ="safe").load(text)
+
+
+def test_every_server_is_scraped_at_its_address() -> None:
+    jobs = {job["job_name"]: job for job in loaded(scrape_file(ADDRESSES, None))["scrape_configs"]}
+    assert {name: job["static_configs"][0]["targets"] for name, job in jobs.items()} == {
+        name: [address] for name, address in ADDRESSES.items()
+    }
+
+
+def test_a_job_without_an_address_is_left_out() -> None:
+    jobs = loaded(scrape_file({**ADDRESSES, "leaf": ""}, None))["scrape_configs"]
+    assert [job["job_name"] for job in jobs] == ["router", "zoo", "haproxy", "ray"]
+
+
+def test_of_rays_page_only_what_is_of_use_is_kept() -> None:
+    (ray,) = [job for job in loaded(scrape_file(ADDRESSES, None))["scrape_configs"] if job["job_name"] == "ray"]
+    assert ray["metric_relabel_configs"][0]["regex"] == "|".join(RAY_FAMILIES)
+    assert ray["metric_relabel_configs"][0]["action"] == "keep"
+
+
+def test_the_rules_are_those_of_this_checkout() -> None:
+    assert rules_folder() == ROOT / "observability" / "prometheus" / "rules"
+    assert loaded(scrape_file(ADDRESSES, rules_folder()))["rule_files"] == [f"{rules_folder()}/*.yml"]
+    assert "rule_files" not in loaded(scrape_file(ADDRESSES, None))
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="apt-get install --no-install-recommends prometheus")
+def test_prometheus_takes_the_generated_file(tmp_path: Path) -> None:
+    file = tmp_path / "prometheus.yml"
+    file.write_text(scrape_file(ADDRESSES, rules_folder()))
+    checked = subprocess.run(["promtool", "check", "config", file], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
