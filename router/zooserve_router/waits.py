@@ -9,6 +9,8 @@ from zooserve_router.context import Deadline
 
 __all__ = ["Waits"]
 
+_AGAIN_S = 0.05
+
 
 class Waits:
     """What a request waits for, one thing after the other: `with waits: await …`. All of it ends at the deadline.
@@ -40,9 +42,16 @@ class Waits:
     def end(self) -> None:
         """End the wait that is under way, and refuse those to come, with the error."""
         self._ended = True
-        if self._task is not None and not self._interrupted:
-            self._interrupted = True
-            self._task.cancel()
+        if self._task is None or self._interrupted:
+            return
+        if self._task.cancelling() > self._cancellations:
+            # Somebody else ends it already, such as another deadline of this request. What it closes on its way out
+            # would stay open if that were interrupted: a connection, say, on which its server then writes on.
+            self._timer.cancel()
+            self._timer = self._loop.call_later(_AGAIN_S, self.end)
+            return
+        self._interrupted = True
+        self._task.cancel()
 
     def close(self) -> None:
         """Nothing is waited for any more."""

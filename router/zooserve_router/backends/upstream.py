@@ -92,12 +92,9 @@ class Upstream:
         with self._translated(), closing(Waits(Deadline.after(timeout_s), self._late)) as waits:
             with waits:
                 answer = await self._sent(path, body, headers)
-            try:
-                async with aclosing(self._read(answer, is_last, waits)) as events:
-                    async for event in events:
-                        yield event
-            finally:
-                await answer.aclose()
+            async with _left_well(answer), aclosing(self._read(answer, is_last, waits)) as events:
+                async for event in events:
+                    yield event
 
     async def list_models(self, timeout_s: float) -> None:
         """Ask for the list of models, which costs nothing: the upstream is there, and takes our key.
@@ -130,11 +127,22 @@ class Upstream:
             )
 
         try:
-            return await self.http.send(request(), stream=True)
+            return await self._begun(request())
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             if _CONNECTING in steps:
                 raise  # it was not kept: the server broke off with this very request, which may be why
-            return await self.http.send(request(), stream=True)
+            return await self._begun(request())
+
+    async def _begun(self, request: httpx.Request) -> httpx.Response:
+        """The answer's head. Sent by a task of its own, which is cancelled once, however often its caller is."""
+        sending = asyncio.create_task(self.http.send(request, stream=True))
+        try:
+            return await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            if not sending.cancel() and sending.exception() is None:
+                async with _left_well(sending.result()):
+                    raise
+            raise
 
     async def _read(
         self, answer: httpx.Response, is_last: Callable[[ServerEvent], bool], waits: Waits
@@ -203,6 +211,23 @@ class Upstream:
             raise BackendUnavailable(f"The upstream of {self.model.name} broke its answer off.") from exc
         except httpx.HTTPError as exc:  # such as a body that is not encoded as it says
             raise BackendFailed(f"The upstream of {self.model.name} sent what HTTP does not allow.") from exc
+
+
+@asynccontextmanager
+async def _left_well(answer: httpx.Response) -> AsyncIterator[None]:
+    """Close the answer behind the block, and its connection for certain where somebody leaves in the middle.
+
+    A second cancellation, of the caller beside the deadline, interrupts httpcore while it closes, and then it never
+    does (measured): the server would write on, for nobody.
+    """
+    try:
+        yield
+    except (asyncio.CancelledError, GeneratorExit, DeadlineExceeded):
+        if (connection := answer.extensions.get("network_stream")) is not None:
+            await connection.aclose()  # at once, before anything can interrupt it
+        raise
+    finally:
+        await answer.aclose()
 
 
 async def _beginning(chunks: AsyncIterator[bytes]) -> bytes:

@@ -83,6 +83,50 @@ async def test_a_cancellation_beside_the_deadline_is_not_swallowed() -> None:
             await task
 
 
+@pytest.mark.parametrize("first", ["inner", "outer"])
+async def test_two_limits_at_once_do_not_interrupt_what_the_first_closes(first: str) -> None:
+    with waits_of(60) as outer, waits_of(60) as inner:
+        closing_began, may_close = asyncio.Event(), asyncio.Event()
+        steps: list[str] = []
+
+        async def wait() -> None:
+            with outer, inner:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    closing_began.set()
+                    await may_close.wait()
+                    steps.append("closed")
+
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        for limit in (inner, outer) if first == "inner" else (outer, inner):
+            limit.end()
+            await closing_began.wait()
+        may_close.set()
+        with pytest.raises(DeadlineExceeded):
+            await task
+    assert steps == ["closed"]
+
+
+async def test_a_limit_that_held_back_ends_the_wait_that_outlives_the_others_cancellation() -> None:
+    with waits_of(60) as waits:
+
+        async def wait() -> None:
+            with waits:
+                with pytest.raises(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+                asyncio.current_task().uncancel()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        waits.end()
+        with pytest.raises(DeadlineExceeded):
+            await task
+
+
 async def test_an_error_of_what_is_waited_for_comes_through() -> None:
     with waits_of(60) as waits, pytest.raises(ValueError, match="own"), waits:
         raise ValueError("its own")
