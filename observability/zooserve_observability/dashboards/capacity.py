@@ -1,0 +1,175 @@
+"""How much is left: memory, processors, sessions, budgets."""
+
+from zooserve_observability import foreign, vocabulary
+from zooserve_observability.dashboards.expressions import now, rate, ratio
+from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Row
+
+__all__ = ["DASHBOARD"]
+
+_ROUTER = ('application="zooserve"',)
+_FRONT = ('proxy="http_frontend"',)
+
+_GPUS = Row(
+    "GPUs",
+    (
+        Panel(
+            "GPU memory",
+            "Used and there. Above 95% the next model or the next large batch may not fit.",
+            "bytes",
+            (
+                Query(now(foreign.GPU_MEMORY_USED, "gpu_uuid", how="max"), "{{gpu_uuid}} used"),
+                Query(now(foreign.GPU_MEMORY_TOTAL, "gpu_uuid", how="max"), "{{gpu_uuid}} total"),
+            ),
+            requires="gpu",
+        ),
+        Panel(
+            "GPU memory, share used",
+            "Flat and high is an engine's KV cache, taken once. Climbing is a leak.",
+            "percentunit",
+            (
+                Query(
+                    ratio(
+                        now(foreign.GPU_MEMORY_USED, "gpu_uuid", how="max"),
+                        now(foreign.GPU_MEMORY_TOTAL, "gpu_uuid", how="max"),
+                    ),
+                    "{{gpu_uuid}}",
+                ),
+            ),
+            requires="gpu",
+            most=1,
+            worry_at=0.95,
+        ),
+        Panel(
+            "GPU utilisation",
+            "The share of time in which the GPU ran anything at all. Low while requests wait: the batches are too "
+            "small.",
+            "percentunit",
+            (Query(now(foreign.GPU_UTILISATION, "gpu_uuid", how="max"), "{{gpu_uuid}}"),),
+            requires="gpu",
+            most=1,
+        ),
+    ),
+)
+
+_NODES = Row(
+    "Nodes and processes",
+    (
+        Panel(
+            "Processors",
+            "How busy each node is. At 1 for long: everything on it waits for its turn.",
+            "percentunit",
+            (Query(f"{now(foreign.NODE_CPU, 'ip', how='max')} / 100", "{{ip}}"),),
+            most=1,
+            worry_at=0.95,
+        ),
+        Panel(
+            "Memory of the node",
+            "Used and there, everything on the node counted. Near the top the kernel ends processes.",
+            "bytes",
+            (
+                Query(now(foreign.NODE_MEMORY_USED, "ip", how="max"), "{{ip}} used"),
+                Query(now(foreign.NODE_MEMORY_TOTAL, "ip", how="max"), "{{ip}} total"),
+            ),
+        ),
+        Panel(
+            "Memory of the router's processes",
+            "Resident memory by Ray's name of the process. Climbing over days without more work is a leak.",
+            "bytes",
+            (Query(now(foreign.RAY_COMPONENT_MEMORY, "Component"), "{{Component}}"),),
+            look="stacked",
+        ),
+        Panel(
+            "Processors taken by the router's processes",
+            "In cores. A replica near 1 is at its end: Python runs one thread at a time; add a replica.",
+            "short",
+            (Query(f"{now(foreign.RAY_COMPONENT_CPU, 'Component')} / 100", "{{Component}}"),),
+        ),
+        Panel(
+            "Router replicas",
+            "Healthy replicas, and as many as there should be. Fewer for more than a minute: the router's log.",
+            "short",
+            (
+                Query(now(foreign.RAY_REPLICAS, "deployment", where=_ROUTER), "{{deployment}} healthy"),
+                Query(
+                    now(foreign.RAY_TARGET_REPLICAS, "deployment", where=_ROUTER, how="max"), "{{deployment}} wanted"
+                ),
+            ),
+        ),
+        Panel(
+            "Trace log",
+            "What the trace log takes in memory and on the disk; both are bounded by the settings.",
+            "bytes",
+            (Query(now(vocabulary.TRACE_LOG_BYTES, "place"), "{{place}}"),),
+        ),
+    ),
+)
+
+_EDGE = Row(
+    "Sessions, queues, budgets",
+    (
+        Panel(
+            "HAProxy: sessions, of its limit",
+            "Connections to the front door. Near 1 new ones wait in the kernel, unseen by anything else here.",
+            "percentunit",
+            (
+                Query(
+                    ratio(
+                        now(foreign.HAPROXY_SESSIONS, "instance", where=_FRONT),
+                        now(foreign.HAPROXY_LIMIT, "instance", where=_FRONT),
+                    ),
+                    "{{instance}}",
+                ),
+            ),
+            most=1,
+            worry_at=0.8,
+        ),
+        Panel(
+            "HAProxy: queue and servers",
+            "Requests that wait for a replica, and replicas that can be reached. Any that wait: no replica takes them.",
+            "short",
+            (
+                Query(now(foreign.HAPROXY_QUEUE, "proxy", where=('proxy=~"http-.*"',)), "{{proxy}} waiting"),
+                Query(now(foreign.HAPROXY_SERVERS, "proxy", where=('proxy=~"http-.*"',)), "{{proxy}} servers"),
+            ),
+        ),
+        Panel(
+            "Triton: pending",
+            "Requests taken and not begun, over all stages of a server. Only climbing: the zoo falls behind.",
+            "short",
+            (Query(now(foreign.PENDING, "instance"), "{{instance}}"),),
+        ),
+        Panel(
+            "Chat budget in use",
+            "Tokens held, of the budget. At 1 chats wait; at 1 while the leaf's KV is half empty, the budget is too "
+            "small.",
+            "percentunit",
+            (
+                Query(
+                    ratio(now(vocabulary.CHAT_HELD_TOKENS, "model"), now(vocabulary.CHAT_BUDGET_TOKENS, "model")),
+                    "{{model}}",
+                ),
+            ),
+            most=1,
+            worry_at=0.9,
+        ),
+        Panel(
+            "Requests in flight",
+            "What the router works on, by node.",
+            "short",
+            (Query(now(vocabulary.IN_FLIGHT, "instance"), "{{instance}}"),),
+        ),
+        Panel(
+            "Refused for want of room",
+            "What overload costs callers, by what ran out.",
+            "reqps",
+            (Query(rate(vocabulary.ADMISSION_REFUSED, "reason"), "{{reason}}"),),
+        ),
+    ),
+)
+
+DASHBOARD = Dashboard(
+    "capacity",
+    "zooserve: capacity",
+    "Memory, processors, sessions, queues and budgets: how much is left, and what runs out first.",
+    (_GPUS, _NODES, _EDGE),
+)

@@ -1,0 +1,294 @@
+"""Chats: how soon and how fast tokens come, what holds them up, and tokens that nobody gets."""
+
+from zooserve_observability import foreign, vocabulary
+from zooserve_observability.dashboards.expressions import (
+    increase,
+    mean,
+    now,
+    per_second,
+    quantile,
+    rate,
+    ratio,
+    selected,
+)
+from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Row
+
+__all__ = ["DASHBOARD"]
+
+_RUN = ("model", "version")
+_NAMED = "{{model}} v{{version}}"
+_OUTPUT = ('direction="output"',)
+_LEAF = selected(vocabulary.MODEL_INFO, where=('runs_on="leaf"',))
+_OF_LEAF = f"* on (model, version) group_left () max by (model, version) ({_LEAF})"
+_SEEN = f"sum({per_second(vocabulary.TOKENS, where=_OUTPUT)} {_OF_LEAF})"
+_WASTED = f"sum({per_second(vocabulary.WASTED_TOKENS)} {_OF_LEAF})"
+
+
+def _first_token(which: float) -> Query:
+    return Query(quantile(which, vocabulary.FIRST_TOKEN, *_RUN), f"p{which * 100:.0f} {_NAMED}")
+
+
+def _token_pace(which: float) -> Query:
+    return Query(quantile(which, vocabulary.OUTPUT_TOKEN, *_RUN), f"p{which * 100:.0f} {_NAMED}")
+
+
+_PACE = Row(
+    "How soon, how fast",
+    (
+        Panel(
+            "Time to first token",
+            "From the request's first byte to its first token. The objective is 1.28 s for 95 of 100: above it, see "
+            "whether the queue or the prefill takes it, below.",
+            "s",
+            (_first_token(0.5), _first_token(0.95), _first_token(0.99)),
+            traces="slow",
+            worry_at=1.28,
+        ),
+        Panel(
+            "Time per output token",
+            "The pace after the first token, as the router sees it. The objective is 0.1 s for 95 of 100, about twice "
+            "as fast as people read.",
+            "s",
+            (_token_pace(0.5), _token_pace(0.95), _token_pace(0.99)),
+            traces="slow",
+            worry_at=0.1,
+        ),
+        Panel(
+            "Tokens in and out",
+            "Prompt tokens read and answer tokens written. Output flat while requests wait: the engine is at its "
+            "limit.",
+            "cps",
+            (Query(rate(vocabulary.TOKENS, "model", "direction"), "{{model}} {{direction}}"),),
+        ),
+        Panel(
+            "Where an answer's time goes",
+            "The mean time in the engine's queue, in prefill and in decode. A growing queue is overload, a growing "
+            "prefill is longer prompts or lost prefixes.",
+            "s",
+            (Query(mean(vocabulary.ENGINE_PHASE, "model", "phase"), "{{model}} {{phase}}"),),
+            look="stacked",
+        ),
+        Panel(
+            "Phases, p90",
+            "Within this time nine of ten answers were through that phase.",
+            "s",
+            (Query(quantile(0.9, vocabulary.ENGINE_PHASE, "model", "phase"), "{{model}} {{phase}}"),),
+            traces="slow",
+        ),
+        Panel(
+            "Delivery delay, p90",
+            "What the router saw beyond the engine's own time: the ways there and back. Above some 50 ms the router, "
+            "not the engine, is what is busy.",
+            "s",
+            (Query(quantile(0.9, vocabulary.DELIVERY_DELAY, *_RUN), _NAMED),),
+        ),
+    ),
+)
+
+_ROOM = Row(
+    "Room",
+    (
+        Panel(
+            "Held of the token budget",
+            "Prompts and everything granted, of what may be in flight. At the budget the next chat waits: see beside.",
+            "short",
+            (
+                Query(now(vocabulary.CHAT_HELD_TOKENS, "model"), "{{model}} held"),
+                Query(now(vocabulary.CHAT_BUDGET_TOKENS, "model"), "{{model}} budget"),
+            ),
+        ),
+        Panel(
+            "Waiting for room",
+            "Chats that wait in the router. Some now and then is a burst; always some is too little capacity.",
+            "short",
+            (Query(now(vocabulary.CHAT_WAITING, "model"), "{{model}}"),),
+        ),
+        Panel(
+            "Refused",
+            "Chats that there was no room for, by what ran out. A deadline that passes while waiting is room, too.",
+            "reqps",
+            (Query(rate(vocabulary.ADMISSION_REFUSED, "model", "reason"), "{{model}}: {{reason}}"),),
+        ),
+        Panel(
+            "KV blocks used",
+            "The leaf's own KV cache. Above 95% for long, prompts wait in the engine and reusable prefixes are lost.",
+            "percentunit",
+            (
+                Query(
+                    ratio(
+                        now(foreign.LEAF_KV_BLOCKS, "instance", where=('kv_cache_block_type="used"',)),
+                        now(foreign.LEAF_KV_BLOCKS, "instance", where=('kv_cache_block_type="max"',)),
+                    ),
+                    "{{instance}}",
+                ),
+            ),
+            most=1,
+            worry_at=0.95,
+        ),
+        Panel(
+            "Requests in the engine",
+            "What the leaf decodes (active), reads (context) and lets wait, beside the most that it decodes together. "
+            "Waiting for long while the router's budget has room: the budget is too large for the engine.",
+            "short",
+            (Query(now(foreign.LEAF_REQUESTS, "instance", "request_type"), "{{request_type}} at {{instance}}"),),
+        ),
+        Panel(
+            "KV tokens: live and cached",
+            "What answers in flight hold, and what idle slots keep of earlier prompts. Cached gives way to live.",
+            "short",
+            (Query(now(foreign.LEAF_KV_TOKENS, "kv_state"), "{{kv_state}}"),),
+        ),
+    ),
+)
+
+_ENDS = Row(
+    "How chats end, and tokens for nobody",
+    (
+        Panel(
+            "Choices, by their end",
+            "Finished, cancelled (the caller left, or the deadline passed) and failed. Cancelled rising with the time "
+            "to first token: people give up.",
+            "cps",
+            (Query(rate(vocabulary.CHOICES_ENDED, "model", "outcome"), "{{model}}: {{outcome}}"),),
+            look="stacked",
+        ),
+        Panel(
+            "Not yet ended",
+            "Choices issued less choices ended: those in flight. It has to come back to 0 at rest; what does not is "
+            "lost.",
+            "short",
+            (
+                Query(
+                    f"{now(vocabulary.CHOICES_ISSUED, 'model')} - {now(vocabulary.CHOICES_ENDED, 'model')}", "{{model}}"
+                ),
+            ),
+        ),
+        Panel(
+            "Wasted tokens, by reason",
+            "Tokens generated for nobody. hang_up is callers who left, deadline is too little time granted, stop is "
+            "what the engine wrote past a stop string.",
+            "cps",
+            (Query(rate(vocabulary.WASTED_TOKENS, "model", "reason"), "{{model}}: {{reason}}"),),
+        ),
+        Panel(
+            "What became of the leaf's tokens",
+            "Tokens that somebody got, that were wasted, and that no answer accounts for (orphaned: the engine went "
+            "on after its caller had left). Orphaned above a few percent for long: cancellation does not reach the "
+            "engine.",
+            "cps",
+            (
+                Query(f"{_SEEN} - {_WASTED}", "delivered"),
+                Query(_WASTED, "wasted"),
+                Query(f"clamp_min({rate(foreign.LEAF_GENERATED)} - {_SEEN}, 0)", "orphaned"),
+            ),
+            look="stacked",
+        ),
+        Panel(
+            "Prefix blocks reused",
+            "Of the blocks of prompts, those whose KV the leaf still had. Falling: prompts differ more, or the cache "
+            "is too small for the conversations that go on.",
+            "percentunit",
+            (
+                Query(
+                    ratio(
+                        rate(vocabulary.LEAF_KV_BLOCKS, "model", where=('state="reused"',)),
+                        rate(vocabulary.LEAF_KV_BLOCKS, "model"),
+                    ),
+                    "{{model}}",
+                ),
+            ),
+            most=1,
+        ),
+        Panel(
+            "Draft tokens",
+            "What speculative decoding proposed, by whether the engine kept it. Mostly rejected: it costs more than "
+            "it brings.",
+            "cps",
+            (Query(rate(vocabulary.DRAFT_TOKENS, "model", "state"), "{{model}} {{state}}"),),
+            requires="tensorrt_llm",
+        ),
+    ),
+)
+
+_LEAVES = Row(
+    "Several leaves",
+    (
+        Panel(
+            "In flight on each leaf",
+            "Generations on each of a model's leaves, where it has several. One far above the others: affinity "
+            "gathers callers there.",
+            "short",
+            (Query(now(vocabulary.LEAF_IN_FLIGHT, "model", "leaf"), "{{model}} on {{leaf}}"),),
+            width=12,
+        ),
+        Panel(
+            "Leaves left out",
+            "Times that a leaf was found down, and left out for a while. Again and again: look at that leaf.",
+            "short",
+            (Query(increase(vocabulary.LEAF_LEFT_OUT, "model", "leaf"), "{{model}}: {{leaf}}"),),
+            width=12,
+        ),
+    ),
+)
+
+_ENGINES = Row(
+    "Other engines",
+    (
+        Panel(
+            "TensorRT-LLM: what an iteration works on",
+            "Tokens and requests in the engine's current batch. Context tokens at their limit: prompts fill the "
+            "iterations, and decoding waits for them.",
+            "short",
+            (
+                Query(
+                    now(foreign.LEAF_BATCHER, "instance", "inflight_batcher_specific_metric"),
+                    "{{inflight_batcher_specific_metric}} at {{instance}}",
+                ),
+            ),
+            requires="tensorrt_llm",
+        ),
+        Panel(
+            "vLLM: requests",
+            "What vLLM decodes, and what it lets wait. Waiting for long: its KV is full, or its batch is.",
+            "short",
+            (
+                Query(now(foreign.VLLM_RUNNING, "model_name"), "{{model_name}} running"),
+                Query(now(foreign.VLLM_WAITING, "model_name"), "{{model_name}} waiting"),
+            ),
+            requires="vllm",
+        ),
+        Panel(
+            "vLLM: KV used",
+            "Above 95% vLLM preempts: requests are thrown out and begun again.",
+            "percentunit",
+            (Query(now(foreign.VLLM_KV_USAGE, "model_name", how="max"), "{{model_name}}"),),
+            requires="vllm",
+            most=1,
+            worry_at=0.95,
+        ),
+        Panel(
+            "vLLM: tokens generated",
+            "What the engine wrote, whoever asked for it.",
+            "cps",
+            (Query(rate(foreign.VLLM_GENERATED, "model_name"), "{{model_name}}"),),
+            requires="vllm",
+            width=12,
+        ),
+        Panel(
+            "vLLM: time to first token, p95",
+            "As the engine sees it. The router's own less this is the way there.",
+            "s",
+            (Query(quantile(0.95, foreign.VLLM_FIRST_TOKEN, "model_name"), "{{model_name}}"),),
+            requires="vllm",
+            width=12,
+        ),
+    ),
+)
+
+DASHBOARD = Dashboard(
+    "chat",
+    "zooserve: chat",
+    "Time to first token and per token, room for KV, how chats end, and tokens that nobody gets.",
+    (_PACE, _ROOM, _ENDS, _LEAVES, _ENGINES),
+    models='task="chat"',
+)

@@ -1,0 +1,89 @@
+"""Releases: who gets how much of a model's requests, and whether a canary or a shadow is worse than what serves."""
+
+from zooserve_observability import vocabulary
+from zooserve_observability.dashboards.expressions import now, quantile, rate, share
+from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Row
+
+__all__ = ["DASHBOARD"]
+
+_RELEASE = ("model", "release", "version", "role")
+_NAMED = "{{role}}: {{release}} v{{version}} ({{model}})"
+_BY_RELEASE = rate(vocabulary.RELEASE_REQUESTS, *_RELEASE)
+# What callers gave up is nobody's fault.
+_WRONG = rate(vocabulary.RELEASE_REQUESTS, *_RELEASE, where=('outcome!~"ok|cancelled"',))
+_BY_ANSWERING = rate(vocabulary.RELEASE_REQUESTS, "model", where=('role!="shadow"',))
+_P95 = quantile(0.95, vocabulary.RELEASE_DURATION, *_RELEASE)
+_P95_SERVING = quantile(0.95, vocabulary.RELEASE_DURATION, "model", where=('role="serving"',))
+
+_SHARES = Row(
+    "Who gets how much",
+    (
+        Panel(
+            "Share, as configured",
+            "What the catalogue says that each release is to get. A shadow's share is of copies, beside the others.",
+            "percentunit",
+            (Query(now(vocabulary.RELEASE_SHARE, *_RELEASE, how="max"), _NAMED),),
+            most=1,
+        ),
+        Panel(
+            "Share, as observed",
+            "What each release got, of what those that answer got together. Far from the configured one for long: few "
+            "requests, or one caller who is always given the same release.",
+            "percentunit",
+            (Query(f"{_BY_RELEASE} / on (model) group_left () {_BY_ANSWERING}", _NAMED),),
+            most=1,
+        ),
+        Panel(
+            "Requests",
+            "What each release ran. A judgement needs some hundreds of them.",
+            "reqps",
+            (Query(_BY_RELEASE, _NAMED),),
+        ),
+    ),
+)
+
+_COMPARED = Row(
+    "Compared with what serves",
+    (
+        Panel(
+            "Share of errors",
+            "What did not end well, of what a release ran. A canary above what serves: roll it back.",
+            "percentunit",
+            (Query(share(_WRONG, _BY_RELEASE), _NAMED),),
+            traces="failed",
+        ),
+        Panel(
+            "Duration, p95",
+            "Within this time 95 of 100 requests to a release were done.",
+            "s",
+            (Query(_P95, _NAMED),),
+            traces="slow",
+        ),
+        Panel(
+            "Duration, p95, beside what serves",
+            "1 is as fast as what serves. A canary above 1.2 for ten minutes is slower.",
+            "short",
+            (Query(f"{_P95} / on (model) group_left () {_P95_SERVING}", _NAMED),),
+            worry_at=1.2,
+        ),
+        Panel(
+            "Outcomes",
+            "How the requests to each release ended, by the error's name.",
+            "reqps",
+            (
+                Query(
+                    rate(vocabulary.RELEASE_REQUESTS, "release", "role", "outcome"),
+                    "{{role}}: {{release}}: {{outcome}}",
+                ),
+            ),
+            width=24,
+        ),
+    ),
+)
+
+DASHBOARD = Dashboard(
+    "releases",
+    "zooserve: releases",
+    "Serving, canary and shadow of each model with several releases: shares, errors, and time.",
+    (_SHARES, _COMPARED),
+)
