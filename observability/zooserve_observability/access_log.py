@@ -84,7 +84,7 @@ def _values(line: AccessLine) -> Iterator[Any]:
 class AccessLog:
     """Takes lines at once and writes them in the background. No request waits for it or fails by it."""
 
-    def __init__(self, lines: Lines, metrics: LogMetrics, most: int = _MOST) -> None:
+    def __init__(self, lines: Lines, metrics: LogMetrics, most: int = _MOST, *, takes_health: bool = False) -> None:
         self._lines = lines
         self._metrics = metrics
         self._most = most
@@ -93,6 +93,8 @@ class AccessLog:
         self._not_written = OnceAMinute(_log)
         self._ended = threading.Event()
         self.pid = os.getpid()
+        self.takes_health = takes_health
+        """Whether it wants health checks and scrapes, too."""
 
     @classmethod
     def by(cls, settings: Settings, metrics: LogMetrics) -> "AccessLog | None":
@@ -101,8 +103,8 @@ class AccessLog:
         if not wanted.enabled:
             return None
         if wanted.to == "stdout":
-            return cls(LineStream(wanted.stdout), metrics)
-        return cls(RotatedFile(settings.access_log_file, wanted.max_bytes), metrics)
+            return cls(LineStream(wanted.stdout), metrics, takes_health=wanted.health)
+        return cls(RotatedFile(settings.access_log_file, wanted.max_bytes), metrics, takes_health=wanted.health)
 
     def put(self, line: AccessLine) -> None:
         """Take a line, or count it as lost where too many wait."""

@@ -20,6 +20,7 @@ from starlette.types import Lifespan
 from zooserve.catalogue import Catalogue, SloClass, load_catalogue
 from zooserve.errors import BadInput, MethodNotAllowed, RouteNotFound
 from zooserve.settings import RouterSettings, Settings
+from zooserve_observability.access_log import AccessLog
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_observability.span_export import SpanExport, otlp_exporter
 from zooserve_observability.tracing import Tracing
@@ -46,6 +47,7 @@ from zooserve_router.endpoints import (
     rerank,
     responses,
 )
+from zooserve_router.keys import KeyIds
 from zooserve_router.middleware import Edge
 from zooserve_router.probes import zoo_probe
 from zooserve_router.querying import QueryReader
@@ -90,17 +92,20 @@ def create_app(settings: Settings) -> FastAPI:
     metrics = RouterMetrics(CollectorRegistry())
     url = _spans_go_to(settings)
     spans = None if url is None else SpanExport(otlp_exporter(url), metrics.traces)
+    access_log = AccessLog.by(settings, metrics.logs)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
+            if access_log is not None:
+                stack.enter_context(access_log.writing())
             if spans is not None:
                 stack.enter_context(spans.exporting())
             app.state.services = await _opened(settings, metrics, stack)
             yield
 
     tracing = Tracing.off() if spans is None else Tracing.by(settings.tracing, spans)
-    return bare_app(settings.router, metrics, lifespan, tracing)
+    return bare_app(settings.router, metrics, lifespan, tracing, access_log, KeyIds(settings.key_salt))
 
 
 def bare_app(
@@ -108,6 +113,8 @@ def bare_app(
     metrics: RouterMetrics,
     lifespan: Lifespan[FastAPI] | None = None,
     tracing: Tracing | None = None,
+    access_log: AccessLog | None = None,
+    key_ids: KeyIds | None = None,
 ) -> FastAPI:
     """Routes and middleware; whoever starts it puts Services on its state."""
     # No redirects and no pages of FastAPI's own: what is not listed here answers 404 in the caller's dialect.
@@ -121,6 +128,8 @@ def bare_app(
         max_body_bytes=bounds.max_body_bytes,
         max_deadline_s=bounds.max_deadline_s,
         tracing=tracing,
+        access_log=access_log,
+        key_ids=key_ids,
     )
     app.add_exception_handler(HTTPException, _raise_as_ours)
     return app

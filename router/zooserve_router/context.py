@@ -65,6 +65,10 @@ class Record:
     reasoning_tokens: int | None = None
     """Of the output, where the backend says so."""
     phases_s: dict[str, float] = field(default_factory=dict)
+    bytes_in: int = 0
+    """Of the body, as far as it was read."""
+    bytes_out: int = 0
+    """Of the answer's body."""
 
     def counted(
         self,

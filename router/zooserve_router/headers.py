@@ -1,6 +1,5 @@
 """What the request's headers ask for: its id, class, deadline and trace, read once and checked."""
 
-import hashlib
 import math
 import re
 import secrets
@@ -11,7 +10,7 @@ from zooserve.errors import BadInput
 from zooserve_observability.tracing import NO_TRACE, RequestTrace
 from zooserve_router.context import ANONYMOUS, Deadline, Record, RequestContext
 
-__all__ = ["KnownHeaders", "caller_of", "context_from", "known_headers", "request_id_from", "trace_headers"]
+__all__ = ["KnownHeaders", "context_from", "known_headers", "request_id_from", "trace_headers"]
 
 KnownHeaders = Mapping[bytes, bytes]
 
@@ -20,16 +19,23 @@ _READ = frozenset(
      b"tracestate", b"content-length", b"authorization", b"x-api-key"}
 )  # fmt: skip
 _TRACE = (b"traceparent", b"tracestate")
+_LONGEST_TRACE = 1024
+"""Of a joined one: twice what W3C asks to be passed on."""
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
-_SALT = secrets.token_bytes(32)
 _CLASSES: dict[bytes, SloClass] = {b"interactive": "interactive", b"bulk": "bulk"}
 
 
 def known_headers(raw: Iterable[tuple[bytes, bytes]]) -> KnownHeaders:
-    """The headers that the router itself reads, by name; the first of several wins."""
+    """The headers that the router itself reads, by name; the first of several wins.
+
+    A trace context's are joined, as W3C has it: that makes one `tracestate`, and no `traceparent`, which is sent once.
+    """
     found: dict[bytes, bytes] = {}
     for name, value in raw:
-        if name in _READ:
+        if name in _TRACE and name in found:
+            if len(found[name]) + len(value) < _LONGEST_TRACE:
+                found[name] += b"," + value
+        elif name in _READ:
             found.setdefault(name, value)
     return found
 
@@ -48,7 +54,12 @@ def trace_headers(headers: KnownHeaders) -> Mapping[str, str]:
 
 
 def context_from(
-    headers: KnownHeaders, request_id: str, record: Record, max_deadline_s: float, trace: RequestTrace = NO_TRACE
+    headers: KnownHeaders,
+    request_id: str,
+    record: Record,
+    max_deadline_s: float,
+    trace: RequestTrace = NO_TRACE,
+    caller: str = ANONYMOUS,
 ) -> RequestContext:
     """The request's context. Raises BadInput for a class or a timeout that cannot be understood."""
     return RequestContext(
@@ -56,15 +67,9 @@ def context_from(
         deadline=Deadline.after(min(_timeout_s(headers), max_deadline_s)),
         slo_class=_class_from(headers),
         trace=trace,
-        caller=caller_of(headers),
+        caller=caller,
         record=record,
     )
-
-
-def caller_of(headers: KnownHeaders) -> str:
-    """Who shares a queue as one: the holder of a key. Hashed with a salt of this process, which is all that is kept."""
-    given = headers.get(b"authorization") or headers.get(b"x-api-key")
-    return hashlib.blake2b(given, key=_SALT, digest_size=16).hexdigest() if given else ANONYMOUS
 
 
 def _class_from(headers: KnownHeaders) -> SloClass | None:

@@ -14,18 +14,21 @@ import orjson
 from opentelemetry.trace import Span
 
 from zooserve.errors import BodyTooLarge, InternalError, ServingError
+from zooserve_observability.access_log import AccessLog
 from zooserve_observability.metrics import UNKNOWN_MODEL, RouterMetrics
 from zooserve_observability.tracing import NO_TRACE, RequestTrace, Tracing, failed, stage_failed
+from zooserve_router.access import access_line
 from zooserve_router.context import Record, RequestContext
 from zooserve_router.dialects import SHAPES, dialect_of_path, error_headers, status_of
 from zooserve_router.headers import (
     KnownHeaders,
-    caller_of,
     context_from,
     known_headers,
     request_id_from,
     trace_headers,
 )
+from zooserve_router.keys import KeyIds
+from zooserve_router.reasons import reason_of
 
 __all__ = ["Edge"]
 
@@ -37,8 +40,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # Python refuses to read numbers of thousands of digits; no body is that long either.
 _LENGTH_DIGITS = 18
-# Whoever watches the router asks these every few seconds; a trace of each would hide the requests.
-_UNTRACED = frozenset({"/metrics", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
+# Whoever watches the router asks these every few seconds; a trace or a line of each would hide the requests.
+_WATCHED = frozenset({"/metrics", "/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +68,9 @@ class Answer:
             self.begun = True
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), *self._own_headers()]
-        elif message["type"] == "http.response.body" and not message.get("more_body"):
-            self.complete = True
+        elif message["type"] == "http.response.body":
+            self.record.bytes_out += len(message.get("body", b""))
+            self.complete = not message.get("more_body")
         await self._send(message)
 
     async def error(self, path: str, error: ServingError) -> None:
@@ -104,10 +108,14 @@ class Edge:
         max_body_bytes: int,
         max_deadline_s: float,
         tracing: Tracing | None = None,
+        access_log: AccessLog | None = None,
+        key_ids: KeyIds | None = None,
     ) -> None:
         self._app = app
         self._metrics = metrics
         self._tracing = tracing or Tracing.off()
+        self._access_log = access_log
+        self._key_ids = key_ids or KeyIds()
         self._max_body_bytes = max_body_bytes
         self._max_deadline_s = max_deadline_s
 
@@ -119,15 +127,16 @@ class Edge:
         headers = known_headers(scope["headers"])
         record = Record()
         answer = Answer(send, request_id_from(headers), record)
+        key_id = self._key_ids.of(headers)
         trace = self._trace(scope, headers)
         began = time.perf_counter()
         with self._metrics.flying():
             try:
-                await self._serve(scope, receive, headers, answer, trace)
+                await self._serve(scope, receive, headers, answer, trace, key_id)
             except ServingError as error:
                 record.failed(error)
-                if status_of(error) < 500 and error.code:
-                    self._metrics.refusal(error.code)
+                if status_of(error) < 500 and (reason := reason_of(error)):
+                    self._metrics.refusal(reason)
                 await answer.error(scope["path"], error)
             except HungUp:
                 record.outcome = "cancelled"
@@ -139,13 +148,32 @@ class Edge:
                 record.failed(_unforeseen(answer.request_id))
                 await answer.error(scope["path"], _unforeseen(answer.request_id))
             finally:
-                self._count(record, time.perf_counter() - began)
+                duration_s = time.perf_counter() - began
+                self._count(record, duration_s)
                 if trace.is_recorded:
-                    _describe(trace.root, scope, headers, answer)
+                    _describe(trace.root, scope, key_id, answer)
                     trace.root.end()
+                self._log(scope, answer, trace, key_id, duration_s)
 
     def _trace(self, scope: Scope, headers: KnownHeaders) -> RequestTrace:
-        return NO_TRACE if scope["path"] in _UNTRACED else self._tracing.request(trace_headers(headers))
+        return NO_TRACE if scope["path"] in _WATCHED else self._tracing.request(trace_headers(headers))
+
+    def _log(self, scope: Scope, answer: Answer, trace: RequestTrace, key_id: str, duration_s: float) -> None:
+        log = self._access_log
+        if log is None or (scope["path"] in _WATCHED and not log.takes_health):
+            return
+        log.put(
+            access_line(
+                scope,
+                answer.record,
+                request_id=answer.request_id,
+                trace_id=trace.trace_id,
+                key_id=key_id,
+                status=answer.status,
+                duration_s=duration_s,
+                pid=log.pid,
+            )
+        )
 
     def _count(self, record: Record, duration_s: float) -> None:
         if record.model is None and record.outcome == "ok":
@@ -154,9 +182,9 @@ class Edge:
         self._metrics.read_and_wrote(*_labels(record), record.input_tokens, record.output_tokens)
 
     async def _serve(
-        self, scope: Scope, receive: Receive, headers: KnownHeaders, answer: Answer, trace: RequestTrace
+        self, scope: Scope, receive: Receive, headers: KnownHeaders, answer: Answer, trace: RequestTrace, key_id: str
     ) -> None:
-        context = context_from(headers, answer.request_id, answer.record, self._max_deadline_s, trace)
+        context = context_from(headers, answer.request_id, answer.record, self._max_deadline_s, trace, key_id)
         scope.setdefault("state", {})["context"] = context
         body = await self._whole_body(headers, receive, context)
         await self._unless_hung_up(scope, receive, answer, body)
@@ -173,6 +201,7 @@ class Edge:
                 if message["type"] == "http.disconnect":
                     raise HungUp
                 whole += message.get("body", b"")
+                context.record.bytes_in = len(whole)
                 if len(whole) > self._max_body_bytes:
                     raise self._too_large()
                 if not message.get("more_body"):
@@ -220,7 +249,7 @@ def _replayed(body: bytes, left: asyncio.Event) -> Receive:
     return receive
 
 
-def _describe(span: Span, scope: Scope, headers: KnownHeaders, answer: Answer) -> None:
+def _describe(span: Span, scope: Scope, key_id: str, answer: Answer) -> None:
     """What the whole request was and what became of it. Of the caller's own words only the request's id."""
     record = answer.record
     model, version, slo_class = _labels(record)
@@ -230,7 +259,7 @@ def _describe(span: Span, scope: Scope, headers: KnownHeaders, answer: Answer) -
             "http.route": getattr(scope.get("route"), "path", ""),
             "http.response.status_code": answer.status,
             "zooserve.request_id": answer.request_id,
-            "zooserve.key_id": caller_of(headers),
+            "zooserve.key_id": key_id,
             "zooserve.model": model,
             "zooserve.model_version": version,
             "zooserve.slo_class": slo_class,
@@ -244,8 +273,8 @@ def _describe(span: Span, scope: Scope, headers: KnownHeaders, answer: Answer) -
 
 
 def _describe_error(span: Span, error: ServingError) -> None:
-    if error.code:
-        span.set_attribute("zooserve.error_code", error.code)
+    if reason := reason_of(error):
+        span.set_attribute("zooserve.error_code", reason)
     if error.failed is not None:
         stage_failed(span, error.failed)
     if status_of(error) >= 500:  # a refusal is the caller's error, not this span's

@@ -27,7 +27,17 @@ from zooserve_router.ray_node import start_ray
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-__all__ = ["Orders", "RayPorts", "Replica", "deploy", "end_chats", "environment", "log_beside", "main"]
+__all__ = [
+    "Orders",
+    "RayPorts",
+    "Replica",
+    "deploy",
+    "end_chats",
+    "environment",
+    "log_beside",
+    "main",
+    "printing_beside",
+]
 
 APP_NAME = "zooserve"
 # Our admission refuses long before: Ray's own refusal is a plain-text 503.
@@ -159,10 +169,16 @@ def _builder(settings: Settings, app: str) -> Callable[[], "FastAPI"]:
     def build() -> "FastAPI":
         log_beside(router)
         module, _, function = app.partition(":")
-        made: FastAPI = getattr(import_module(module), function)(Settings(**values))
+        made: FastAPI = getattr(import_module(module), function)(printing_beside(router, Settings(**values)))
         return made
 
     return build
+
+
+def printing_beside(process: int, settings: Settings) -> Settings:
+    """The same settings, with that process's output as the place of an access log that goes to stdout."""
+    log = settings.access_log.model_copy(update={"stdout": Path(f"/proc/{process}/fd/1")})
+    return settings.model_copy(update={"access_log": log})
 
 
 def log_beside(process: int) -> None:

@@ -23,6 +23,7 @@ from zooserve.errors import (
     Unsupported,
 )
 from zooserve_router.chat.generation import Generation, Work
+from zooserve_router.reasons import ForeignCode
 
 __all__ = ["Fault", "fault_in", "in_callers_words", "refusal", "retry_after_s"]
 
@@ -79,7 +80,7 @@ def fault_in(body: Any) -> Fault:
         message=str(found.get("message") or "")[:_LONGEST_MESSAGE],
         type=str(found.get("type") or ""),
         param=param if isinstance(param, str) and param else None,
-        code=code if isinstance(code, str) and code and not code.isdecimal() else None,
+        code=ForeignCode(code) if isinstance(code, str) and code and not code.isdecimal() else None,
         status=_status_told(code, str(found.get("type") or "")),
     )
 

@@ -17,9 +17,7 @@ from zooserve_router import readiness
 from zooserve_router.admission import Budget
 from zooserve_router.chat.generation import EngineReport, Piece, Timings, ToolCallPart, Usage
 from zooserve_router.chat.held import Held
-from zooserve_router.context import ANONYMOUS, Record
 from zooserve_router.fair_queue import FairQueue
-from zooserve_router.headers import context_from, known_headers
 
 LABELS = {"model": "chat", "version": "1", "class": "interactive"}
 TIMINGS = Timings(queue_s=0.25, prefill_s=0.5, decode_s=1.0)
@@ -144,18 +142,6 @@ async def test_callers_take_turns_by_the_key_they_send(edge) -> None:
     await asyncio.gather(*tasks)
     order = ["modest" if "modest" in work.prompt else "greedy" for work in edge.leaf.asked]
     assert order.index("modest") == 1
-
-
-def test_a_caller_is_the_hash_of_a_key_and_the_key_is_kept_nowhere() -> None:
-    def caller(*headers: tuple[bytes, bytes]) -> str:
-        context = context_from(known_headers(headers), "req_1", Record(), 60)
-        assert "s3cret" not in repr(context)
-        return context.caller
-
-    mine = caller((b"authorization", b"Bearer s3cret"))
-    assert mine == caller((b"authorization", b"Bearer s3cret"))
-    assert len({mine, caller((b"authorization", b"Bearer other")), caller((b"x-api-key", b"s3cret")), caller()}) == 4
-    assert caller() == caller((b"user-agent", b"x")) == ANONYMOUS
 
 
 async def test_a_choice_that_ends_early_gives_back_its_whole_grant_while_its_sibling_still_writes(edge) -> None:
