@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from zooserve.errors import FailedStage
 from zooserve_observability import vocabulary
@@ -20,6 +19,7 @@ from zooserve_observability.endpoint_metrics import EndpointMetrics
 from zooserve_observability.leaf_metrics import LeafMetrics
 from zooserve_observability.log_metrics import LogMetrics
 from zooserve_observability.release_metrics import ReleaseMetrics
+from zooserve_observability.replica_files import page
 from zooserve_observability.trace_metrics import TraceMetrics
 
 __all__ = ["CONTENT_TYPE", "UNKNOWN_MODEL", "AdmissionReason", "RouterMetrics"]
@@ -89,6 +89,10 @@ class RouterMetrics:
         """Count one request that named another embedding space than the model's."""
         self._space_mismatches.labels(model, version).inc()
 
+    def spans_space(self, model: str, version: str) -> None:
+        """Have the count of mismatches begin at 0 for a model that makes vectors."""
+        self._space_mismatches.labels(model, version)
+
     def serves(self, model: str, version: str, task: str, runs_on: str, weights: str) -> None:
         """Say that this model is served, with these weights."""
         self._info.labels(model, version, task, runs_on, weights).set(1)
@@ -102,15 +106,4 @@ class RouterMetrics:
         folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         if folder is None:
             return generate_latest(self._registry)
-        _forget_the_dead(Path(folder))
-        whole = CollectorRegistry()
-        MultiProcessCollector(whole, path=folder)  # type: ignore[no-untyped-call]
-        return generate_latest(whole)
-
-
-def _forget_the_dead(folder: Path) -> None:
-    """Drop the gauges of replicas that are gone: what a killed one had in flight would count for ever."""
-    for file in folder.glob("gauge_live*_*.db"):
-        pid = file.stem.rpartition("_")[2]
-        if not Path("/proc", pid).exists():
-            mark_process_dead(int(pid), str(folder))  # type: ignore[no-untyped-call]
+        return page(Path(folder))

@@ -62,8 +62,8 @@ def clear(folder: StateFolder) -> Cleared:
     processes = records.reap(_GRACE_S)
     regions = remove_regions(prefix_of(folder.root))
     records.write([])
-    for file in folder.metrics.glob("*.db"):
-        file.unlink()
+    for left in folder.metrics.iterdir():
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
     remove_sockets(folder)
     return Cleared(tuple(processes), tuple(regions))
 
