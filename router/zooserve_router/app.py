@@ -4,7 +4,6 @@ A request passes: middleware (context, body, errors) -> endpoints (HTTP) -> disp
 """
 
 import asyncio
-import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -57,6 +56,7 @@ from zooserve_router.services import Services
 from zooserve_router.sparse import SparseEmbedder
 from zooserve_router.stages import load_ensembles
 from zooserve_router.vocabulary import TokenCounter, Vocabulary, WordList, load_vocabularies, load_word_lists
+from zooserve_router.ways import Ways
 
 __all__ = ["Services", "bare_app", "create_app", "wired"]
 
@@ -140,6 +140,7 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
     catalogue = load_catalogue(settings.catalogue).enabling(settings.models).labelled(settings.repository)
     pool = ConnectionPool(settings.zoo.host, settings.zoo.http_port or _TRITON_HTTP_PORT)
     stack.callback(pool.close)
+    ways = Ways(metrics.endpoints)
     services = wired(
         settings,
         catalogue,
@@ -149,11 +150,11 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
             catalogue,
             settings.repository,
             settings.router,
-            partial(opened_backend, settings, stack, metrics=metrics.leaves),
+            partial(opened_backend, settings, stack, ways=ways, metrics=metrics.leaves),
         ),
         ZooBackend(
             pool,
-            random.SystemRandom(),
+            ways.way("zoo"),
             ensembles=load_ensembles(settings.zoo_repository),
             traces=_traces(settings, stack),
         ),

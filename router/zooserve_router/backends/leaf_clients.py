@@ -10,10 +10,12 @@ from zooserve.settings import Settings
 from zooserve_observability.leaf_metrics import LeafMetrics
 from zooserve_router.affinity import IDLE_PART
 from zooserve_router.backends.engine_path import EnginePath
+from zooserve_router.backends.guarded import Guarded
 from zooserve_router.backends.leaf import Leaf
 from zooserve_router.backends.leaves import Leaves, by_affinity
 from zooserve_router.backends.vllm import Vllm
 from zooserve_router.chat.models import ChatBackend
+from zooserve_router.ways import Ways
 
 __all__ = ["opened_leaves"]
 
@@ -41,16 +43,19 @@ class _OfModel:
         self.metrics.left_out(self.model, leaf)
 
 
-def opened_leaves(settings: Settings, stack: AsyncExitStack, model: Model, metrics: LeafMetrics | None) -> ChatBackend:
+def opened_leaves(
+    settings: Settings, stack: AsyncExitStack, model: Model, ways: Ways, metrics: LeafMetrics | None = None
+) -> ChatBackend:
     """The platform's own leaf, or those that the catalogue names; the stack closes their channels."""
     own = f"{settings.leaf.host}:{settings.leaf.grpc_port}"
     addresses = model.chat_backend.leaves or (own,)
     clients = {address: _opened(stack, model, address) for address in addresses}
     if len(clients) == 1:
-        return clients[addresses[0]]
+        endpoint = f"leaf:{addresses[0]}" if model.chat_backend.leaves else "leaf"
+        return Guarded(clients[addresses[0]], ways.way(endpoint).breaker)
     shares = IDLE_PART * len(clients) * settings.router.replicas
     choose = by_affinity((model.kv_tokens or 0) // shares)
-    return Leaves(clients, choose, told=None if metrics is None else _OfModel(model.name, metrics))
+    return Leaves(clients, choose, told=None if metrics is None else _OfModel(model.name, metrics), ways=ways)
 
 
 def _opened(stack: AsyncExitStack, model: Model, address: str) -> _Client:

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from zooserve.errors import BackendFailed, BackendUnavailable, Overloaded, ServingError, Unsupported
 from zooserve_router.affinity import affinity_key, chosen_leaf, estimated_tokens, ranked
+from zooserve_router.backends.guarded import guarded
 from zooserve_router.breaker import Breaker, Patience
 from zooserve_router.chat.generation import Generation, Piece, Work
 from zooserve_router.chat.models import ChatBackend
@@ -147,22 +148,11 @@ class Leaves:
     async def _ask(self, leaf: _Leaf, work: Generation, ends_at: float) -> AsyncGenerator[Piece, None]:
         """One leaf's answer; what it shows of the leaf's health is noted."""
         timeout_s = max(0.0, ends_at - self._clock())
-        with (
-            leaf.holding(estimated_tokens(work)),
-            self._flying(leaf),
-            leaf.breaker.attempt(timeout_s, is_probe=work.is_probe) as attempt,
-        ):
-            try:
-                async with aclosing(leaf.backend.generate(work, timeout_s)) as pieces:
-                    async for piece in pieces:
-                        attempt.answered()
-                        yield piece
-            except BackendUnavailable as fault:
-                attempt.failed(fault.message, at_once=True)
-                raise
-            except (Overloaded, BackendFailed):
-                attempt.answered()
-                raise
+        with leaf.holding(estimated_tokens(work)), self._flying(leaf):
+            answer = guarded(leaf.backend, leaf.breaker, work, timeout_s, at_once=True)
+            async with aclosing(answer) as pieces:
+                async for piece in pieces:
+                    yield piece
 
     def _flying(self, leaf: _Leaf) -> AbstractContextManager[None]:
         return nullcontext() if self._told is None else self._told.flying(leaf.name)

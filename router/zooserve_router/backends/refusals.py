@@ -25,7 +25,7 @@ from zooserve.errors import (
 from zooserve_router.chat.generation import Generation, Work
 from zooserve_router.reasons import ForeignCode
 
-__all__ = ["Fault", "fault_in", "in_callers_words", "refusal", "retry_after_s"]
+__all__ = ["Fault", "Refused", "fault_in", "in_callers_words", "refusal", "retry_after_s"]
 
 _LONGEST_MESSAGE = 500
 _LONGEST_RETRY_S = 3600.0
@@ -53,6 +53,19 @@ _STATUS_OF_TYPE: Mapping[str, int] = {
     "unavailable_error": 503,
 }
 """The status that an error event means, by the types of OpenAI's, Anthropic's, llama.cpp's and vLLM's errors."""
+
+
+class Refused(Exception):
+    """The status that an upstream gave its refusal, as the cause of what our caller is told."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+        self.status = status
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the upstream does not work, rather than not want to: 501 is what it lacks, 529 that it is full."""
+        return self.status >= 500 and self.status not in (501, 529)
 
 
 @dataclass(frozen=True)

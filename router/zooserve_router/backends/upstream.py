@@ -17,10 +17,12 @@ import orjson
 from zooserve.catalogue import Model
 from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, ServingError
 from zooserve_router.backends.events import EventReader, ServerEvent
-from zooserve_router.backends.refusals import fault_in, in_callers_words, refusal, retry_after_s
+from zooserve_router.backends.refusals import Refused, fault_in, in_callers_words, refusal, retry_after_s
+from zooserve_router.breaker import Attempt
 from zooserve_router.chat.generation import Work
 from zooserve_router.context import Deadline
 from zooserve_router.waits import Waits
+from zooserve_router.ways import Way, Ways
 
 __all__ = ["Upstream", "client_for"]
 
@@ -57,6 +59,7 @@ class Upstream:
     """Base address with its `/v1`, no slash at the end."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Sent with every request; the key is among them."""
+    way: Way = field(default_factory=lambda: Ways().way("upstream"), repr=False)
 
     @property
     def served_name(self) -> str:
@@ -76,9 +79,16 @@ class Upstream:
 
         Raises what the upstream's refusal is to the caller, also out of the block. Leaving it closes the connection.
         """
-        with in_callers_words(work):
-            async with aclosing(self._events(path, body, is_last, timeout_s, work.headers)) as events:
-                yield events
+        with (
+            in_callers_words(work),
+            self.way.breaker.attempt(timeout_s, is_probe=work.is_probe) as attempt,
+            _noted(attempt),
+        ):
+            async with (
+                aclosing(self._events(path, body, is_last, timeout_s, work.headers)) as events,
+                aclosing(_accepted(events, attempt)) as accepted,
+            ):
+                yield accepted
 
     async def _events(
         self,
@@ -101,14 +111,18 @@ class Upstream:
 
         Its list is not held against it: many leave out names that they serve. A server that has none answers 404.
         """
-        with self._translated():
+        with self.way.breaker.attempt(timeout_s, is_probe=True) as attempt, _noted(attempt), self._translated():
             async with asyncio.timeout(timeout_s):
                 answer = await self.http.get(f"{self.url}/models", headers=self.headers)
+            if Refused(answer.status_code).is_fault:
+                attempt.failed(f"it answered {answer.status_code}")
+            else:
+                attempt.reached()
         if answer.status_code not in (200, 404, 405):
             raise BackendUnavailable(self._refusal(answer, answer.content[:_LONGEST_ERROR_BYTES]).message)
 
     async def _sent(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> httpx.Response:
-        """The answer's beginning. Sent a second time where a kept connection had ended before a byte came back."""
+        """The answer's beginning. Sent a second time where nobody was there, or where a kept connection had ended."""
         # Whoever packs a stream gathers it first.
         fixed = {"content-type": "application/json", "accept": "text/event-stream", "accept-encoding": "identity"}
         merged = httpx.Headers(headers)
@@ -126,12 +140,18 @@ class Upstream:
                 "POST", f"{self.url}{path}", content=content, headers=merged, extensions=extensions
             )
 
-        try:
+        async def send() -> httpx.Response:
+            steps.clear()
             return await self._begun(request())
-        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            if _CONNECTING in steps:
-                raise  # it was not kept: the server broke off with this very request, which may be why
-            return await self._begun(request())
+
+        def may_repeat(fault: Exception) -> bool:
+            if isinstance(fault, httpx.ConnectError):
+                return True
+            broken = isinstance(fault, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError)
+            # Else it was not kept: the server broke off with this very request, which may be why.
+            return broken and _CONNECTING not in steps
+
+        return await self.way.tried(send, may_repeat)
 
     async def _begun(self, request: httpx.Request) -> httpx.Response:
         """The answer's head. Sent by a task of its own, which is cancelled once, however often its caller is."""
@@ -152,7 +172,7 @@ class Upstream:
             if answer.status_code != 200:
                 with waits:
                     beginning = await _beginning(chunks)
-                raise self._refusal(answer, beginning)
+                raise self._refusal(answer, beginning) from Refused(answer.status_code)
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):
                 raise BackendFailed(f"The upstream of {self.model.name} does not stream its answer.")
             reader = EventReader()
@@ -190,7 +210,8 @@ class Upstream:
             raise BackendFailed(f"The upstream of {self.model.name} sent an event that is no object.")
         if told.get("error") or event.name == "error":
             fault = fault_in(told)
-            raise refusal(fault.status or 500, fault, self.model.name, self.served_name)
+            status = fault.status or 500
+            raise refusal(status, fault, self.model.name, self.served_name) from Refused(status)
         return told
 
     def _late(self) -> DeadlineExceeded:
@@ -228,6 +249,29 @@ async def _left_well(answer: httpx.Response) -> AsyncIterator[None]:
         raise
     finally:
         await answer.aclose()
+
+
+@contextmanager
+def _noted(attempt: Attempt) -> Iterator[None]:
+    """What a call's failure shows of the upstream: to break off or answer 5xx is its fault, to refuse is not."""
+    try:
+        yield
+    except ServingError as error:
+        cause = error.__cause__
+        if isinstance(cause, httpx.TransportError):
+            attempt.failed(type(cause).__name__)
+        elif isinstance(cause, Refused) and cause.is_fault:
+            attempt.failed(f"it answered {cause.status}")
+        elif isinstance(cause, Refused):
+            attempt.answered()
+        raise
+
+
+async def _accepted(events: AsyncIterator[ServerEvent], attempt: Attempt) -> AsyncGenerator[ServerEvent, None]:
+    """The same events; the upstream works once its first was no error."""
+    async for event in events:
+        yield event
+        attempt.answered()
 
 
 async def _beginning(chunks: AsyncIterator[bytes]) -> bytes:

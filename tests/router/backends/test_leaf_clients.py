@@ -11,11 +11,13 @@ from zooserve.errors import BackendUnavailable
 from zooserve.settings import Settings, TritonSettings
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.backends.engine_path import EnginePath
+from zooserve_router.backends.guarded import Guarded
 from zooserve_router.backends.leaf import Leaf
 from zooserve_router.backends.leaf_clients import opened_leaves
 from zooserve_router.backends.leaves import Leaves
 from zooserve_router.backends.vllm import Vllm
 from zooserve_router.chat.generation import Generation
+from zooserve_router.ways import Ways
 
 
 def model_on(backend: Backend) -> Model:
@@ -38,9 +40,11 @@ def model_on(backend: Backend) -> Model:
 async def test_one_leaf_is_asked_directly_in_its_own_contract(kind: Any, client: type) -> None:
     settings = Settings(leaf=TritonSettings(grpc_port=4711))
     async with AsyncExitStack() as stack:
-        opened = opened_leaves(settings, stack, model_on(Backend(kind=kind)), None)
-        assert isinstance(opened, client)
-        assert (opened._stream.address, opened._stream.model) == ("127.0.0.1:4711", "the_model")
+        opened = opened_leaves(settings, stack, model_on(Backend(kind=kind)), Ways())
+        assert isinstance(opened, Guarded)
+        assert isinstance(opened.backend, client)
+        assert (opened.backend._stream.address, opened.backend._stream.model) == ("127.0.0.1:4711", "the_model")
+        assert opened.breaker.endpoint == "leaf"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +57,7 @@ async def test_a_leaf_below_its_idle_part_of_the_budget_keeps_its_prompts_howeve
 ) -> None:
     several = model_on(Backend(leaves=("a:1", "b:1"))).model_copy(update=budget)
     async with AsyncExitStack() as stack:
-        opened = opened_leaves(Settings(), stack, several, None)
+        opened = opened_leaves(Settings(), stack, several, Ways())
         assert isinstance(opened, Leaves)
         prompt = Generation("Hi")
         first = opened._choose(prompt, {"a:1": 0, "b:1": 0}, 1)
@@ -64,7 +68,7 @@ async def test_a_leaf_below_its_idle_part_of_the_budget_keeps_its_prompts_howeve
 
 async def test_several_leaves_are_asked_by_affinity() -> None:
     async with AsyncExitStack() as stack:
-        opened = opened_leaves(Settings(), stack, model_on(Backend(kind="vllm", leaves=("a:1", "b:1"))), None)
+        opened = opened_leaves(Settings(), stack, model_on(Backend(kind="vllm", leaves=("a:1", "b:1"))), Ways())
         assert isinstance(opened, Leaves)
         assert dict(opened.in_flight()) == {"a:1": 0, "b:1": 0}
 
@@ -73,13 +77,22 @@ async def test_a_leaf_that_is_down_is_counted_under_its_model_and_address() -> N
     metrics = RouterMetrics(CollectorRegistry())
     async with AsyncExitStack() as stack:
         down = model_on(Backend(leaves=("127.0.0.1:1", "127.0.0.1:2")))
-        opened = opened_leaves(Settings(), stack, down, metrics.leaves)
+        opened = opened_leaves(Settings(), stack, down, Ways(metrics.endpoints), metrics.leaves)
         with pytest.raises(BackendUnavailable):
             await anext(opened.generate(Generation("Hi"), 5))
     told = metrics.exposition().decode()
     for address in ("127.0.0.1:1", "127.0.0.1:2"):
         assert f'zooserve_leaf_left_out_total{{leaf="{address}",model="chat"}} 1.0' in told
         assert f'zooserve_leaf_requests_in_flight{{leaf="{address}",model="chat"}} 0.0' in told
+        assert f'zooserve_breaker_state{{endpoint="leaf:{address}"}} 2.0' in told
+        assert f'zooserve_breaker_opened_total{{endpoint="leaf:{address}"}} 1.0' in told
+
+
+async def test_a_single_leaf_of_the_catalogue_is_an_endpoint_by_its_address() -> None:
+    async with AsyncExitStack() as stack:
+        opened = opened_leaves(Settings(), stack, model_on(Backend(leaves=("gpu-1:8001",))), Ways())
+        assert isinstance(opened, Guarded)
+        assert opened.breaker.endpoint == "leaf:gpu-1:8001"
 
 
 @pytest.mark.parametrize("leaves", [("a",), ("http://a:1",), ("a:1", "a:1"), ("a:1 ",)])
