@@ -1,5 +1,7 @@
 """/health/live, /health/ready and /metrics."""
 
+import asyncio
+
 import orjson
 from starlette.requests import Request
 from starlette.responses import Response
@@ -37,7 +39,9 @@ async def ready(request: Request) -> Response:
 
 async def metrics(request: Request) -> Response:
     """GET /metrics: every replica's series, in Prometheus' text format."""
-    return Response(services_of(request).metrics.exposition(), headers={"content-type": CONTENT_TYPE})
+    # 40 ms over two replicas and the whole catalogue (measured): no request waits for it.
+    page = await asyncio.to_thread(services_of(request).metrics.exposition)
+    return Response(page, headers={"content-type": CONTENT_TYPE})
 
 
 routes = (
