@@ -25,6 +25,15 @@ class ReleaseMetrics:
         """Say which share of the requests a release is to get."""
         self._share.labels(*labels).set(share)
 
+    def known(self, labels: ReleaseLabels) -> None:
+        """Have a release's series begin at 0."""
+        self._requests.labels(*labels, "ok")
+        self._duration_s.labels(*labels)
+
+    def skipped(self, labels: ReleaseLabels) -> None:
+        """Count one request that a shadow was to compute and did not: too many were at it, or it was not ready."""
+        self._requests.labels(*labels, "skipped").inc()
+
     def ended(self, labels: ReleaseLabels, outcome: str, duration_s: float) -> None:
         """Count one request that a release ran."""
         self._requests.labels(*labels, outcome).inc()

@@ -9,6 +9,7 @@
     │   │   └── TemplateFailed   the chat template raised on these messages
     │   ├── BodyTooLarge         the body passed the cap while it was read
     │   ├── ModelNotFound        nobody serves this name, or not at this version
+    │   ├── OtherEmbeddingSpace  the request insists on another embedding space than the model's
     │   ├── RouteNotFound        no such path
     │   ├── MethodNotAllowed     the path exists, not with this method
     │   ├── Overloaded           at the limit of work in flight; retrying later may work
@@ -56,6 +57,7 @@ __all__ = [
     "ModelNotFound",
     "NotALeaf",
     "NotRunning",
+    "OtherEmbeddingSpace",
     "Overloaded",
     "PortTaken",
     "RouteNotFound",
@@ -149,6 +151,12 @@ class ModelNotFound(ServingError):
     """Nobody serves this name, or not at this version."""
 
     code = "model_not_found"
+
+
+class OtherEmbeddingSpace(ServingError):
+    """The request insists on another embedding space than the model's."""
+
+    code = "embedding_space_mismatch"
 
 
 class RouteNotFound(ServingError):

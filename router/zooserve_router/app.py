@@ -4,9 +4,11 @@ A request passes: middleware (context, body, errors) -> endpoints (HTTP) -> disp
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from types import MappingProxyType
 
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
@@ -16,9 +18,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Lifespan
 
-from zooserve.catalogue import Catalogue, SloClass, load_catalogue
-from zooserve.errors import BadInput, MethodNotAllowed, RouteNotFound
+from zooserve.catalogue import Catalogue, SloClass, load_catalogue, space_fingerprints
+from zooserve.errors import BadInput, LockFault, MethodNotAllowed, RouteNotFound
 from zooserve.settings import RouterSettings, Settings
+from zooserve.weights.digests import weights_digests
+from zooserve.weights.lock import WeightsLock, load_lock
 from zooserve_observability.access_log import AccessLog
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_observability.span_export import SpanExport, otlp_exporter
@@ -51,8 +55,12 @@ from zooserve_router.middleware import Edge
 from zooserve_router.probes import zoo_probe
 from zooserve_router.querying import QueryReader
 from zooserve_router.readiness import Readiness
+from zooserve_router.releases import ReleasePolicy
 from zooserve_router.reranking import Reranker
+from zooserve_router.served import tell_what_is_served
 from zooserve_router.services import Services
+from zooserve_router.shadows import Shadows
+from zooserve_router.spaces import Spaces
 from zooserve_router.sparse import SparseEmbedder
 from zooserve_router.stages import load_ensembles
 from zooserve_router.vocabulary import TokenCounter, Vocabulary, WordList, load_vocabularies, load_word_lists
@@ -60,6 +68,8 @@ from zooserve_router.ways import Ways
 
 __all__ = ["Services", "bare_app", "create_app", "wired"]
 
+_log = logging.getLogger(__name__)
+_UNKNOWN: Mapping[str, str] = MappingProxyType({})
 # The supervisor gives the whole router about as long.
 _DRAIN_S = 5.0
 _NO_TELEMETRY: TelemetryConfig = {
@@ -138,6 +148,7 @@ def bare_app(
 async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitStack) -> Services:
     """Everything that needs a running loop, closed again in reverse order by the stack."""
     catalogue = load_catalogue(settings.catalogue).enabling(settings.models).labelled(settings.repository)
+    weights = weights_digests(catalogue, _lock(settings), settings.repository)
     pool = ConnectionPool(settings.zoo.host, settings.zoo.http_port or _TRITON_HTTP_PORT)
     stack.callback(pool.close)
     ways = Ways(metrics.endpoints)
@@ -159,11 +170,22 @@ async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitSt
             traces=_traces(settings, stack),
         ),
         metrics,
+        weights,
     )
     stack.push_async_callback(services.dispatch.drain, _DRAIN_S)
+    stack.push_async_callback(services.shadows.close)
     stack.callback(services.chat.stop)
     await stack.enter_async_context(_in_background(services.readiness))
     return services
+
+
+def _lock(settings: Settings) -> WeightsLock:
+    """Which files the weights were made of. Without it models and spaces are known by the files that lie there."""
+    try:
+        return load_lock(settings.weights_lock)
+    except LockFault as fault:
+        _log.warning("embedding spaces are told by the files of the models alone: %s", fault)
+        return WeightsLock(packages=())
 
 
 def _traces(settings: Settings, stack: AsyncExitStack) -> TraceSource | None:
@@ -190,14 +212,18 @@ def wired(
     chats: Mapping[str, ChatModel],
     zoo: Zoo,
     metrics: RouterMetrics,
+    weights: Mapping[str, str] = _UNKNOWN,
 ) -> Services:
-    """The services over these two backends."""
+    """The services over these two backends. `weights` are the digests of the models' weights, by name."""
     counters: Mapping[str, TokenCounter] = {**vocabularies, **word_lists}
     probes = {
         model.name: zoo_probe(model, zoo, counters) if model.runs_on == "zoo" else chat_probe(model, chats)
         for model in catalogue
     }
     readiness = Readiness(catalogue, probes)
+    releases = ReleasePolicy(catalogue, readiness.is_ready)
+    spaces = Spaces(space_fingerprints(catalogue, weights), metrics)
+    tell_what_is_served(catalogue, weights, readiness, releases, spaces, metrics)
     dispatch = ZooDispatch(zoo, _budgets(settings.router), readiness, metrics)
     interactive = settings.router.interactive_max_items
     return Services(
@@ -205,6 +231,9 @@ def wired(
         catalogue=catalogue,
         metrics=metrics,
         readiness=readiness,
+        releases=releases,
+        shadows=Shadows(releases, readiness.is_ready, metrics.releases),
+        spaces=spaces,
         zoo=zoo,
         vocabularies=vocabularies,
         dispatch=dispatch,

@@ -58,6 +58,8 @@ class Record:
     """`ok`, `cancelled`, or the name of the error that ended it."""
     error: ServingError | None = None
     """What ended it, where it was an error."""
+    space: str | None = None
+    """The embedding space of the answer's vectors, where it has any."""
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int | None = None
@@ -111,6 +113,8 @@ class RequestContext:
     deadline: Deadline
     slo_class: SloClass | None = None
     """What the caller asked for by header; None leaves the choice to dispatch."""
+    space: str | None = None
+    """The embedding space that the caller insists on."""
     trace: RequestTrace = NO_TRACE
     caller: str = ANONYMOUS
     """Whose request this is, for sharing what there is: a hash of the credentials it came with."""

@@ -29,6 +29,7 @@ STATUS: dict[type[errors.ServingError], int] = {
     errors.TemplateFailed: 400,
     errors.BodyTooLarge: 413,
     errors.ModelNotFound: 404,
+    errors.OtherEmbeddingSpace: 409,
     errors.RouteNotFound: 404,
     errors.MethodNotAllowed: 405,
     errors.Overloaded: 429,
@@ -95,6 +96,8 @@ def dialect_of_path(path: str) -> Dialect:
 
 def error_headers(error: errors.ServingError) -> dict[str, str]:
     """`x-zooserve-failed-stage` where a stage failed; `Retry-After` (s) and `retry-after-ms` where that is known."""
+    if isinstance(error, errors.OtherEmbeddingSpace):
+        return {"x-should-retry": "false"}  # OpenAI's clients try a 409 again
     stage = {} if error.failed is None else {"x-zooserve-failed-stage": error.failed.label}
     if not isinstance(error, errors.Overloaded | errors.BackendUnavailable) or error.retry_after_s is None:
         return stage

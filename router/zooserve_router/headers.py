@@ -15,8 +15,8 @@ __all__ = ["KnownHeaders", "context_from", "known_headers", "request_id_from", "
 KnownHeaders = Mapping[bytes, bytes]
 
 _READ = frozenset(
-    {b"x-request-id", b"x-zooserve-class", b"x-request-timeout-ms", b"x-stainless-read-timeout", b"traceparent",
-     b"tracestate", b"content-length", b"authorization", b"x-api-key"}
+    {b"x-request-id", b"x-zooserve-class", b"x-zooserve-embedding-space", b"x-request-timeout-ms",
+     b"x-stainless-read-timeout", b"traceparent", b"tracestate", b"content-length", b"authorization", b"x-api-key"}
 )  # fmt: skip
 _TRACE = (b"traceparent", b"tracestate")
 _LONGEST_TRACE = 1024
@@ -66,6 +66,7 @@ def context_from(
         request_id=request_id,
         deadline=Deadline.after(min(_timeout_s(headers), max_deadline_s)),
         slo_class=_class_from(headers),
+        space=_space_from(headers),
         trace=trace,
         caller=caller,
         record=record,
@@ -82,6 +83,12 @@ def _class_from(headers: KnownHeaders) -> SloClass | None:
             param="x-zooserve-class",
         )
     return _CLASSES[given.lower()]
+
+
+def _space_from(headers: KnownHeaders) -> str | None:
+    """As it came: any value but the model's own is told back to the caller as another space."""
+    given = headers.get(b"x-zooserve-embedding-space")
+    return None if given is None else given.decode("latin-1")
 
 
 def _timeout_s(headers: KnownHeaders) -> float:

@@ -29,6 +29,8 @@ from zooserve_router.headers import (
 )
 from zooserve_router.keys import KeyIds
 from zooserve_router.reasons import reason_of
+from zooserve_router.releases import release_labels
+from zooserve_router.spaces import SPACE_HEADER
 
 __all__ = ["Edge"]
 
@@ -91,6 +93,8 @@ class Answer:
         if model is not None:
             headers.append((b"x-zooserve-model", model.name.encode()))
             headers.append((b"x-zooserve-version", str(model.version).encode()))
+        if self.record.space is not None:
+            headers.append((SPACE_HEADER.encode(), self.record.space.encode()))
         if self.record.phases_s:
             phases = ", ".join(f"{name};dur={spent * 1000:.2f}" for name, spent in self.record.phases_s.items())
             headers.append((b"server-timing", phases.encode()))
@@ -180,6 +184,9 @@ class Edge:
             return  # health, metrics and lists are not requests to a model
         self._metrics.ended(*_labels(record), record.outcome, duration_s)
         self._metrics.read_and_wrote(*_labels(record), record.input_tokens, record.output_tokens)
+        release = None if record.model is None else release_labels(record.model)
+        if release is not None:
+            self._metrics.releases.ended(release, record.outcome, duration_s)
 
     async def _serve(
         self, scope: Scope, receive: Receive, headers: KnownHeaders, answer: Answer, trace: RequestTrace, key_id: str

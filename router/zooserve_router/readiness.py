@@ -39,6 +39,8 @@ class Readiness:
         self._faults = dict.fromkeys(self._models, "its first inferences are still running")
         self._doubted = {name: asyncio.Event() for name in self._models}
         self._unanswered: Counter[str] = Counter()
+        self.changed: Callable[[Model, bool], None] | None = None
+        """Told of a model when it becomes ready, and when it no longer is."""
         for doubted in self._doubted.values():
             doubted.set()
 
@@ -69,6 +71,7 @@ class Readiness:
             _log.warning("%s is no longer ready: %s", model.name, fault.message)
             self._faults[model.name] = fault.message
             self._doubted[model.name].set()
+            self._tell(model.name)
 
     def unanswered(self, model: Model, triton_model: str, budget_s: float) -> None:
         """A request to `triton_model` ran out of its budget: a few in a row, with no answer between, are a doubt."""
@@ -114,4 +117,9 @@ class Readiness:
             return False
         self._faults.pop(name, None)
         _log.info("%s is ready", name)
+        self._tell(name)
         return True
+
+    def _tell(self, name: str) -> None:
+        if self.changed is not None:
+            self.changed(self._models[name], self.is_ready(name))

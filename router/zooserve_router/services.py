@@ -13,9 +13,13 @@ from zooserve_router.classification import Classifier
 from zooserve_router.context import RequestContext
 from zooserve_router.dispatch import Zoo, ZooDispatch
 from zooserve_router.embedding import Embedder
+from zooserve_router.lineup import Lineup
 from zooserve_router.querying import QueryReader
 from zooserve_router.readiness import Readiness
+from zooserve_router.releases import ReleasePolicy
 from zooserve_router.reranking import Reranker
+from zooserve_router.shadows import Shadows
+from zooserve_router.spaces import Spaces
 from zooserve_router.sparse import SparseEmbedder
 from zooserve_router.vocabulary import Vocabulary
 
@@ -30,6 +34,9 @@ class Services:
     catalogue: Catalogue
     metrics: RouterMetrics
     readiness: Readiness
+    releases: ReleasePolicy
+    shadows: Shadows
+    spaces: Spaces
     zoo: Zoo
     vocabularies: Mapping[str, Vocabulary]
     dispatch: ZooDispatch
@@ -39,6 +46,10 @@ class Services:
     query_reader: QueryReader
     sparse_embedder: SparseEmbedder
     chat: ChatService
+
+    def lineup(self, context: RequestContext) -> Lineup:
+        """The catalogue as this request meets it."""
+        return Lineup(self.catalogue, context, self.releases, self.spaces)
 
 
 def services_of(request: Request) -> Services:

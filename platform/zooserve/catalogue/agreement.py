@@ -24,10 +24,10 @@ def contradictions(models: Sequence[Model]) -> Iterator[Fault]:
 
 
 def space_model(model: Model, entries: Mapping[str, Model]) -> Model | None:
-    """The model in whose embedding space this one's vectors are, mostly itself; None where it makes no vectors."""
+    """The entry in whose embedding space this model's vectors are, mostly itself; None where it makes no vectors."""
     if model.task not in _VECTORS:
         return None
-    return model if model.space is None else entries[model.space]
+    return model if model.space is None else entries.get(model.space)
 
 
 def _of_space(model: Model, entries: Mapping[str, Model]) -> Iterator[Fault]:

@@ -10,13 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from zooserve.catalogue import Catalogue, Model
+from zooserve.catalogue import Model
 from zooserve.errors import BadInput
 from zooserve_router.chat.ask import Ask, Step
 from zooserve_router.chat.asking import ask_of_conversation
 from zooserve_router.chat.generation import Conversation, TokenLogprob, ToolCallPart
 from zooserve_router.chat.service import ChatService
-from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.answers import Answered, answered, bytes_of_token
 from zooserve_router.endpoints.asked import constraint_asked, parallel_calls_asked, tool_choice_asked, tools_asked
 from zooserve_router.endpoints.extras import extras_asked, forwarded_headers
@@ -29,6 +28,7 @@ from zooserve_router.endpoints.sampling import (
     sampling_asked,
     usage_asked,
 )
+from zooserve_router.lineup import Lineup
 from zooserve_router.payload import Fields, json_fields
 from zooserve_router.services import context_of, services_of
 
@@ -48,9 +48,9 @@ class ChatRequest:
     """Where all are served alike: the tier that a request which names one is told it got."""
 
     @classmethod
-    def parse(cls, fields: Fields, catalogue: Catalogue, headers: Mapping[str, str]) -> "ChatRequest":
+    def parse(cls, fields: Fields, lineup: Lineup, headers: Mapping[str, str]) -> "ChatRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
-        model = find_model(catalogue, fields.required_text("model"), "chat")
+        model = lineup.find_model(fields.required_text("model"), "chat")
         stream = fields.boolean("stream", default=False)
         parsed = cls(
             model=model,
@@ -61,7 +61,7 @@ class ChatRequest:
             service_tier="default" if fields.raw("service_tier") and not model.chat_backend.is_upstream else None,
         )
         fields.refuse_unknown()
-        refuse_lacking(_needs(fields, parsed.conversation), model, catalogue)
+        refuse_lacking(_needs(fields, parsed.conversation), model, lineup.catalogue)
         return parsed
 
     async def ask(self, service: ChatService) -> Ask:
@@ -216,7 +216,7 @@ async def create_chat_completion(request: Request) -> Response:
     """POST /v1/chat/completions."""
     services, context = services_of(request), context_of(request)
     with context.phase("parse"):
-        wanted = ChatRequest.parse(await json_fields(request), services.catalogue, request.headers)
+        wanted = ChatRequest.parse(await json_fields(request), services.lineup(context), request.headers)
         context.record.runs(wanted.model, "interactive")
     with context.phase("template"):
         ask = await wanted.ask(services.chat)

@@ -20,12 +20,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from zooserve.catalogue import Catalogue, Model
+from zooserve.catalogue import Model
 from zooserve_router.classification import Classifications
 from zooserve_router.contents import ContentInputs, content_inputs
-from zooserve_router.dispatch import model_for
 from zooserve_router.embedding import TextInputs
 from zooserve_router.inputs import text_inputs
+from zooserve_router.lineup import Lineup
 from zooserve_router.payload import Fields, json_fields
 from zooserve_router.services import context_of, services_of
 
@@ -44,9 +44,9 @@ class ClassifyRequest:
     inputs: TextInputs | ContentInputs
 
     @classmethod
-    def parse(cls, fields: Fields, catalogue: Catalogue) -> "ClassifyRequest":
+    def parse(cls, fields: Fields, lineup: Lineup) -> "ClassifyRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
-        model = model_for(catalogue, fields.text("model"), "classify")
+        model = lineup.model_for(fields.text("model"), "classify")
         value = fields.required("input")
         fields.text("user")
         fields.refuse_unknown()
@@ -57,11 +57,17 @@ async def classify(request: Request) -> Response:
     """POST /v1/classify."""
     services, context = services_of(request), context_of(request)
     with context.phase("parse"):
-        wanted = ClassifyRequest.parse(await json_fields(request), services.catalogue)
+        wanted = ClassifyRequest.parse(await json_fields(request), services.lineup(context))
         context.record.runs(wanted.model, context.record.slo_class)
     made = await services.classifier.classify(wanted.model, wanted.inputs, context)
     answer = _answer(wanted.model, made, f"classify-{context.request_id}")
-    return Response(orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json")
+    return Response(
+        orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY),
+        media_type="application/json",
+        background=services.shadows.after(
+            wanted.model, context, lambda model, its: services.classifier.classify(model, wanted.inputs, its)
+        ),
+    )
 
 
 def _answer(model: Model, made: Classifications, answer_id: str) -> dict[str, Any]:
@@ -69,7 +75,7 @@ def _answer(model: Model, made: Classifications, answer_id: str) -> dict[str, An
         "id": answer_id,
         "object": "list",
         "created": int(time.time()),
-        "model": model.name,
+        "model": model.public_name,
         "data": [_item(model, index, row) for index, row in enumerate(made.probabilities)],
         "usage": {"prompt_tokens": made.tokens, "total_tokens": made.tokens},
     }

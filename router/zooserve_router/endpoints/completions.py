@@ -13,14 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from zooserve.catalogue import Catalogue, Model
+from zooserve.catalogue import Model
 from zooserve.errors import Unsupported
 from zooserve_router.chat.ask import Ask, Step, calls_of_prompts
 from zooserve_router.chat.generation import Conversation, Generation, Sampling, TokenLogprob
 from zooserve_router.chat.grants import granted_tokens
 from zooserve_router.chat.models import ChatModel
 from zooserve_router.chat.service import ChatService
-from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.answers import Answered, answered
 from zooserve_router.endpoints.extras import bookkeeping_asked, forwarded_headers, passed_on
 from zooserve_router.endpoints.features import COMPLETIONS, SEED, Need, needs_of, refuse_lacking
@@ -31,6 +30,7 @@ from zooserve_router.endpoints.sampling import (
     sampling_asked,
     usage_asked,
 )
+from zooserve_router.lineup import Lineup
 from zooserve_router.payload import Fields, json_fields
 from zooserve_router.services import context_of, services_of
 
@@ -58,9 +58,9 @@ class CompletionRequest:
     """The caller's that the model's upstream is to see."""
 
     @classmethod
-    def parse(cls, fields: Fields, catalogue: Catalogue, headers: Mapping[str, str]) -> "CompletionRequest":
+    def parse(cls, fields: Fields, lineup: Lineup, headers: Mapping[str, str]) -> "CompletionRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
-        model = find_model(catalogue, fields.required_text("model"), "chat")
+        model = lineup.find_model(fields.required_text("model"), "chat")
         prompts = prompts_in(fields.required("prompt"), model.limits.max_tokens)
         stream = fields.boolean("stream", default=False)
         parsed = cls(
@@ -76,7 +76,7 @@ class CompletionRequest:
             headers=forwarded_headers(headers, model.chat_backend),
         )
         _refuse_other_candidates(fields, parsed.n)
-        refuse_lacking(_needs(fields, parsed.sampling), model, catalogue)
+        refuse_lacking(_needs(fields, parsed.sampling), model, lineup.catalogue)
         fields.refuse_unknown()
         if parsed.echo and parsed.sampling.logprobs is not None:
             raise Unsupported(
@@ -194,7 +194,7 @@ async def create_completion(request: Request) -> Response:
     """POST /v1/completions."""
     services, context = services_of(request), context_of(request)
     with context.phase("parse"):
-        wanted = CompletionRequest.parse(await json_fields(request), services.catalogue, request.headers)
+        wanted = CompletionRequest.parse(await json_fields(request), services.lineup(context), request.headers)
         context.record.runs(wanted.model, "interactive")
     with context.phase("template"):
         ask = await wanted.ask(services.chat)

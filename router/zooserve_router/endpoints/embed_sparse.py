@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from zooserve.catalogue import Catalogue, Model
-from zooserve_router.dispatch import model_for
+from zooserve.catalogue import Model
 from zooserve_router.embedding import TextInputs
 from zooserve_router.inputs import text_inputs
+from zooserve_router.lineup import Lineup
 from zooserve_router.payload import Fields, json_fields
 from zooserve_router.services import context_of, services_of
 from zooserve_router.sparse import SparseVector
@@ -37,9 +37,9 @@ class EmbedSparseRequest:
     truncate: bool
 
     @classmethod
-    def parse(cls, fields: Fields, catalogue: Catalogue) -> "EmbedSparseRequest":
+    def parse(cls, fields: Fields, lineup: Lineup) -> "EmbedSparseRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
-        model = model_for(catalogue, fields.text("model"), "sparse")
+        model = lineup.model_for(fields.text("model"), "sparse")
         value = fields.required("inputs")
         truncate = fields.boolean("truncate", default=False)
         fields.choice("truncation_direction", ("Right", "right"), default="Right")
@@ -51,7 +51,7 @@ async def embed_sparse(request: Request) -> Response:
     """POST /embed_sparse."""
     services, context = services_of(request), context_of(request)
     with context.phase("parse"):
-        wanted = EmbedSparseRequest.parse(await json_fields(request), services.catalogue)
+        wanted = EmbedSparseRequest.parse(await json_fields(request), services.lineup(context))
         context.record.runs(wanted.model, context.record.slo_class)
     made = await services.sparse_embedder.embed(wanted.model, wanted.inputs, context, truncate=wanted.truncate)
     body = _rendered(made) if len(made) <= _INLINE_TEXTS else await asyncio.to_thread(_rendered, made)

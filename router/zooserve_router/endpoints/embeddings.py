@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from zooserve.catalogue import Catalogue, Model
+from zooserve.catalogue import Model
 from zooserve.errors import BadInput, Unsupported
-from zooserve_router.dispatch import find_model
-from zooserve_router.embedding import Embeddings, TextInputs, TokenInputs
+from zooserve_router.context import RequestContext
+from zooserve_router.embedding import Embedder, Embeddings, TextInputs, TokenInputs
 from zooserve_router.inputs import mixed_inputs, text_inputs
+from zooserve_router.lineup import Lineup
 from zooserve_router.long_text import Averaged, required
 from zooserve_router.payload import Fields, json_fields
-from zooserve_router.services import context_of, services_of
+from zooserve_router.services import Services, context_of, services_of
 from zooserve_router.vectors import ENCODINGS, encoded_vectors
 
 __all__ = ["EmbeddingsRequest", "routes"]
@@ -35,14 +37,16 @@ class EmbeddingsRequest:
 
     model: Model
     inputs: TextInputs | TokenInputs
+    """As they came, without the model's prompt."""
     encoding: str
+    input_type: str = ""
     long_text: bool = False
     """Whether texts longer than the model reads get the mean vector of their windows."""
 
     @classmethod
-    def parse(cls, fields: Fields, catalogue: Catalogue) -> "EmbeddingsRequest":
+    def parse(cls, fields: Fields, lineup: Lineup) -> "EmbeddingsRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
-        model = find_model(catalogue, fields.required_text("model"), "embed")
+        model = lineup.find_model(fields.required_text("model"), "embed")
         value = fields.required("input")
         encoding = fields.choice("encoding_format", ENCODINGS, default="float")
         _refuse_other_dimensions(fields.integer("dimensions", low=1), model)
@@ -51,7 +55,15 @@ class EmbeddingsRequest:
         fields.text("user")
         fields.refuse_unknown()
         inputs = _any_length(value, model) if long_text else mixed_inputs(value, model)
-        return cls(model, _prompted(inputs, model, input_type), encoding, long_text)
+        if input_type and model.prompts is not None and isinstance(inputs, TokenInputs):
+            raise BadInput("`input_type` is for texts; token ids bring their prompt along.", param="input_type")
+        return cls(model, inputs, encoding, input_type, long_text)
+
+    def prompted(self, model: Model) -> TextInputs | TokenInputs:
+        """The texts with this model's prompt before each; token ids are as the caller made them."""
+        if model.prompts is None or isinstance(self.inputs, TokenInputs):
+            return self.inputs
+        return self.inputs.after(model.prompts.query if self.input_type == "query" else model.prompts.passage)
 
 
 def _refuse_other_dimensions(wanted: int | None, model: Model) -> None:
@@ -61,17 +73,6 @@ def _refuse_other_dimensions(wanted: int | None, model: Model) -> None:
             "faithfully. Leave `dimensions` out.",
             param="dimensions",
         )
-
-
-def _prompted(inputs: TextInputs | TokenInputs, model: Model, input_type: str) -> TextInputs | TokenInputs:
-    """The texts with the model's prompt before each; token ids are as the caller made them."""
-    if model.prompts is None:
-        return inputs
-    if isinstance(inputs, TextInputs):
-        return inputs.after(model.prompts.query if input_type == "query" else model.prompts.passage)
-    if input_type:
-        raise BadInput("`input_type` is for texts; token ids bring their prompt along.", param="input_type")
-    return inputs
 
 
 def _any_length(value: Any, model: Model) -> TextInputs:
@@ -88,13 +89,31 @@ async def create_embeddings(request: Request) -> Response:
     """POST /v1/embeddings."""
     services, context = services_of(request), context_of(request)
     with context.phase("parse"):
-        wanted = EmbeddingsRequest.parse(await json_fields(request), services.catalogue)
+        wanted = EmbeddingsRequest.parse(await json_fields(request), services.lineup(context))
         context.record.runs(wanted.model, context.record.slo_class)
-    if wanted.long_text and isinstance(wanted.inputs, TextInputs):
-        made = await services.embedder.embed_any_length(wanted.model, wanted.inputs, context)
-    else:
-        made = await services.embedder.embed(wanted.model, wanted.inputs, context)
-    return Response(_rendered(wanted, made), media_type="application/json", headers=_told(made.averaged))
+    made = await _embedded(wanted, wanted.model, services.embedder, context)
+    return Response(
+        _rendered(wanted, made),
+        media_type="application/json",
+        headers=_told(made.averaged),
+        background=_mirrored(wanted, services, context),
+    )
+
+
+async def _embedded(wanted: EmbeddingsRequest, model: Model, embedder: Embedder, context: RequestContext) -> Embeddings:
+    inputs = wanted.prompted(model)
+    if wanted.long_text and isinstance(inputs, TextInputs):
+        return await embedder.embed_any_length(model, inputs, context)
+    return await embedder.embed(model, inputs, context)
+
+
+def _mirrored(wanted: EmbeddingsRequest, services: Services, context: RequestContext) -> BackgroundTask | None:
+    """Texts of ordinary length alone: another model may have another tokenizer, and no way with longer ones."""
+    if wanted.long_text or isinstance(wanted.inputs, TokenInputs):
+        return None
+    return services.shadows.after(
+        wanted.model, context, lambda model, its: _embedded(wanted, model, services.embedder, its)
+    )
 
 
 def _told(averaged: Averaged | None) -> dict[str, str]:
@@ -111,7 +130,7 @@ def _rendered(wanted: EmbeddingsRequest, made: Embeddings) -> bytes:
             {"object": "embedding", "index": index, "embedding": vector}
             for index, vector in enumerate(encoded_vectors(made.vectors, wanted.encoding))
         ],
-        "model": wanted.model.name,
+        "model": wanted.model.public_name,
         "usage": {"prompt_tokens": made.tokens, "total_tokens": made.tokens},
     }
     return orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY)

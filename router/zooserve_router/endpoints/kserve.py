@@ -5,9 +5,11 @@ encoders it mentions. Everything else of Triton (other stages, repository contro
 memory) has no route here. Bodies pass unchanged, after a look at what would only fail inside a stage.
 """
 
-from dataclasses import dataclass
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
 
 import orjson
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
@@ -18,9 +20,10 @@ from zooserve.catalogue import Catalogue, Model, SloClass
 from zooserve.errors import BackendUnavailable, BadInput, ModelNotFound
 from zooserve_router.backends.wire import RawAnswer
 from zooserve_router.backends.zoo import HEADER_LENGTH
+from zooserve_router.context import RequestContext
 from zooserve_router.dispatch import Relay, known_model
 from zooserve_router.kserve_body import checked_body
-from zooserve_router.services import context_of, services_of
+from zooserve_router.services import Services, context_of, services_of
 
 __all__ = ["Target", "find_target", "routes"]
 
@@ -122,7 +125,7 @@ async def infer(request: Request) -> Response:
     """POST /v2/models/{name}[/versions/{version}]/infer."""
     services, context = services_of(request), context_of(request)
     with context.phase("parse"):
-        target = _target(request)
+        target = _released(_target(request), request)
         context.record.runs(target.model, target.slo_class)
         if request.headers.get("content-encoding", "identity") != "identity":
             raise BadInput("Compressed bodies are not read here; send the request without content-encoding.")
@@ -133,7 +136,8 @@ async def infer(request: Request) -> Response:
         tokens = checked_body(body, header_length, vocabulary, target.longest_row, content)
     headers = {} if header_length is None else {HEADER_LENGTH: header_length}
     relay = Relay(target.model, target.triton_model, target.slo_class, headers, body, tokens)
-    return _passed_on(await services.dispatch.relay(relay, context))
+    answer = await services.dispatch.relay(relay, context)
+    return _passed_on(answer, _mirrored(relay, services, context) if answer.status == 200 else None)
 
 
 def _target(request: Request) -> Target:
@@ -142,9 +146,28 @@ def _target(request: Request) -> Target:
     return find_target(services.catalogue, params["name"], params.get("version"), context.slo_class)
 
 
-def _passed_on(answer: RawAnswer) -> Response:
+def _released(target: Target, request: Request) -> Target:
+    """The same in the release that answers, unless the path says the version or names a Triton model of its own."""
+    lineup = services_of(request).lineup(context_of(request))
+    own = request.path_params["name"] not in lineup.catalogue.names() and "@" not in request.path_params["name"]
+    pinned = "version" in request.path_params or own
+    model = lineup.answering(target.model.alone() if pinned else target.model)
+    if model.release_of is None:
+        return replace(target, model=model)
+    return replace(target, model=model, triton_model=model.triton_model(target.slo_class))
+
+
+def _mirrored(relay: Relay, services: Services, context: RequestContext) -> BackgroundTask | None:
+    def computed(model: Model, its: RequestContext) -> Awaitable[RawAnswer]:
+        shadow = replace(relay, model=model, triton_model=model.triton_model("bulk"), slo_class="bulk")
+        return services.dispatch.relay(shadow, its)
+
+    return services.shadows.after(relay.model, context, computed)
+
+
+def _passed_on(answer: RawAnswer, background: BackgroundTask | None = None) -> Response:
     kept = {name: answer.headers[name] for name in ("content-type", HEADER_LENGTH) if name in answer.headers}
-    return Response(answer.body, answer.status, headers=kept)
+    return Response(answer.body, answer.status, headers=kept, background=background)
 
 
 class _Modest(Route):

@@ -52,10 +52,12 @@ def _shown(model: Model, services: Services) -> dict[str, Any]:
         "ready": services.readiness.is_ready(model.name),
         "limits": model.limits.model_dump(exclude_none=True),
         "dimensions": model.dimensions,
+        **({} if (space := services.spaces.of(model)) is None else {"embedding_space": space}),
         "labels": model.labels,
         "modality": model.modality,
         **({"features": sorted(model.chat_backend.features)} if model.task == "chat" else {}),
         "exclusive": model.exclusive,
+        **({} if model.releases is None else {"releases": model.releases.model_dump(exclude_none=True)}),
         "licence": model.licence,
         "description": model.description,
     }

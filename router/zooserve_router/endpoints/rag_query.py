@@ -8,10 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from zooserve.catalogue import Catalogue, Model
-from zooserve_router.dispatch import model_for
+from zooserve.catalogue import Model
 from zooserve_router.embedding import TextInputs
 from zooserve_router.inputs import text_inputs
+from zooserve_router.lineup import Lineup
 from zooserve_router.payload import Fields, json_fields
 from zooserve_router.querying import Queries
 from zooserve_router.services import context_of, services_of
@@ -31,9 +31,9 @@ class RagQueryRequest:
     encoding: str
 
     @classmethod
-    def parse(cls, fields: Fields, catalogue: Catalogue) -> "RagQueryRequest":
+    def parse(cls, fields: Fields, lineup: Lineup) -> "RagQueryRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
-        model = model_for(catalogue, fields.text("model"), "rag_query")
+        model = lineup.model_for(fields.text("model"), "rag_query")
         value = fields.required("input")
         encoding = fields.choice("encoding_format", ENCODINGS, default="float")
         fields.text("user")
@@ -45,7 +45,7 @@ async def rag_query(request: Request) -> Response:
     """POST /v1/rag_query."""
     services, context = services_of(request), context_of(request)
     with context.phase("parse"):
-        wanted = RagQueryRequest.parse(await json_fields(request), services.catalogue)
+        wanted = RagQueryRequest.parse(await json_fields(request), services.lineup(context))
         context.record.runs(wanted.model, context.record.slo_class)
     read = await services.query_reader.read(wanted.model, wanted.inputs.texts, wanted.inputs.params, context)
     answer = _answer(wanted, read)
@@ -57,7 +57,7 @@ def _answer(wanted: RagQueryRequest, read: Queries) -> dict[str, Any]:
     rows = zip(vectors, read.injections, read.languages, read.language_probabilities, strict=True)
     return {
         "object": "list",
-        "model": wanted.model.name,
+        "model": wanted.model.public_name,
         "data": [
             {
                 "index": index,

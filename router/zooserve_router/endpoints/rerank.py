@@ -8,7 +8,7 @@ up to it, as Cohere does; a query beyond it is refused, since every score would 
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -16,9 +16,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from zooserve.catalogue import Catalogue, Model
+from zooserve.catalogue import Model
 from zooserve.errors import BadInput, TooManyItems
-from zooserve_router.dispatch import model_for
+from zooserve_router.lineup import Lineup
 from zooserve_router.payload import Fields, checked_text, json_fields, kind_of
 from zooserve_router.reranking import RankedDocument, Ranking, RerankWork
 from zooserve_router.services import context_of, services_of
@@ -39,9 +39,9 @@ class RerankRequest:
     return_documents: bool
 
     @classmethod
-    def parse(cls, fields: Fields, catalogue: Catalogue, *, return_documents: bool) -> "RerankRequest":
+    def parse(cls, fields: Fields, lineup: Lineup, *, return_documents: bool) -> "RerankRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
-        model = model_for(catalogue, fields.text("model"), "rerank")
+        model = lineup.model_for(fields.text("model"), "rerank")
         query = checked_text(fields.required("query"), "query")
         documents = _documents(fields.required("documents"), model)
         top_n = fields.integer("top_n", low=0)
@@ -89,10 +89,18 @@ async def _rerank(request: Request, *, api_version: str, return_documents: bool)
     services, context = services_of(request), context_of(request)
     with context.phase("parse"):
         fields = await json_fields(request)
-        wanted = RerankRequest.parse(fields, services.catalogue, return_documents=return_documents)
+        wanted = RerankRequest.parse(fields, services.lineup(context), return_documents=return_documents)
         context.record.runs(wanted.work.model, context.record.slo_class)
     ranking = await services.reranker.rank(wanted.work, context)
-    return Response(orjson.dumps(_answer(wanted, ranking, api_version)), media_type="application/json")
+    return Response(
+        orjson.dumps(_answer(wanted, ranking, api_version)),
+        media_type="application/json",
+        background=services.shadows.after(
+            wanted.work.model,
+            context,
+            lambda model, its: services.reranker.rank(replace(wanted.work, model=model), its),
+        ),
+    )
 
 
 def _answer(wanted: RerankRequest, ranking: Ranking, api_version: str) -> dict[str, Any]:
@@ -100,7 +108,7 @@ def _answer(wanted: RerankRequest, ranking: Ranking, api_version: str) -> dict[s
     return {
         "id": str(uuid.uuid4()),
         "object": "list",
-        "model": wanted.work.model.name,
+        "model": wanted.work.model.public_name,
         "results": [_result(wanted, document) for document in ranking.documents[: wanted.top_n]],
         "meta": {
             "api_version": {"version": api_version},

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,8 +31,11 @@ from zooserve_router.chat.templates import ChatTemplate
 from zooserve_router.chat.tokens import ChatTokenizer, load_tokenizer
 from zooserve_router.endpoints import chat, completions, responses
 from zooserve_router.fair_queue import FairQueue
+from zooserve_router.lineup import Lineup
 from zooserve_router.middleware import Edge
 from zooserve_router.readiness import Readiness
+from zooserve_router.releases import ReleasePolicy
+from zooserve_router.spaces import Spaces
 
 MOST_WAITING = 3
 TEMPLATE = (
@@ -178,7 +182,10 @@ async def _running(served: Sequence[Model], tokenizer: ChatTokenizer) -> AsyncIt
     readiness = Readiness(served, {model.name: chat_probe(model, chats) for model in served})
     app = Starlette(routes=[*chat.routes, *completions.routes, *responses.routes])
     service = ChatService(chats, readiness, metrics, cancel_settles_s=0.0, silence_s=SILENCE_S)
-    app.state.services = SimpleNamespace(catalogue=Catalogue(tuple(served)), chat=service)
+    catalogue = Catalogue(tuple(served))
+    releases, spaces = ReleasePolicy(catalogue, readiness.is_ready), Spaces({}, metrics)
+    lineup = partial(Lineup, catalogue, releases=releases, spaces=spaces)
+    app.state.services = SimpleNamespace(catalogue=catalogue, chat=service, lineup=lineup)
     app.add_middleware(Edge, metrics=metrics, max_body_bytes=8 * 2**20, max_deadline_s=60, tracing=tracing)
     watch = asyncio.create_task(readiness.watch())
     await leaf.said.wait()  # the probe's one token

@@ -4,12 +4,15 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
+from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from zooserve.catalogue import Adapter, Backend, Catalogue, Model
+from zooserve_observability.metrics import RouterMetrics
 from zooserve_router.chat.generation import Generation
 from zooserve_router.endpoints import models
+from zooserve_router.spaces import Spaces
 
 
 @pytest.fixture
@@ -83,7 +86,8 @@ async def test_an_adapter_holds_tokens_of_its_models_budget(edge) -> None:
 def test_each_adapter_is_listed_as_a_model_with_its_parent(chat_model: Model) -> None:
     app = Starlette(routes=list(models.routes))
     ready = SimpleNamespace(is_ready=lambda name: name == "chat")
-    app.state.services = SimpleNamespace(catalogue=Catalogue((chat_model,)), readiness=ready)
+    spaces = Spaces({}, RouterMetrics(CollectorRegistry()))
+    app.state.services = SimpleNamespace(catalogue=Catalogue((chat_model,)), readiness=ready, spaces=spaces)
     client = TestClient(app)
 
     listed = client.get("/v1/models").json()["data"]

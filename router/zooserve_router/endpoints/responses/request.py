@@ -15,7 +15,6 @@ from zooserve_router.chat.ask import Ask
 from zooserve_router.chat.asking import ask_of_conversation
 from zooserve_router.chat.generation import Conversation, Message, Sampling, Tool
 from zooserve_router.chat.service import ChatService
-from zooserve_router.dispatch import find_model
 from zooserve_router.endpoints.asked import parallel_calls_asked
 from zooserve_router.endpoints.extras import bookkeeping_asked, forwarded_headers, passed_on
 from zooserve_router.endpoints.features import needs_of, refuse_lacking
@@ -24,6 +23,7 @@ from zooserve_router.endpoints.responses.refusals import refuse_foreign, refuse_
 from zooserve_router.endpoints.responses.text import TextForm
 from zooserve_router.endpoints.responses.tools import chosen_tool, offered_tools, told_tool
 from zooserve_router.endpoints.sampling import sampling_asked, stream_options_asked
+from zooserve_router.lineup import Lineup
 from zooserve_router.payload import Fields, kind_of, shown
 
 __all__ = ["ResponseRequest", "in_own_words"]
@@ -74,11 +74,11 @@ class ResponseRequest:
     """What the response repeats of it, defaults filled in."""
 
     @classmethod
-    def parse(cls, fields: Fields, catalogue: Catalogue, headers: Mapping[str, str]) -> "ResponseRequest":
+    def parse(cls, fields: Fields, lineup: Lineup, headers: Mapping[str, str]) -> "ResponseRequest":
         """Raises BadInput or ModelNotFound, naming the field at fault."""
         refuse_foreign(fields)
         refuse_stored(fields)
-        model = find_model(catalogue, fields.required_text("model"), "chat")
+        model = lineup.find_model(fields.required_text("model"), "chat")
         read = input_in(fields.required("input"), fields.text("instructions"))
         text, tools = TextForm.asked(fields), offered_tools(fields)
         conversation = replace(

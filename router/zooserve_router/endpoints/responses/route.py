@@ -26,7 +26,7 @@ async def create_response(request: Request) -> Response:
     """POST /v1/responses."""
     services, context = services_of(request), context_of(request)
     with context.phase("parse"):
-        wanted = ResponseRequest.parse(await json_fields(request), services.catalogue, request.headers)
+        wanted = ResponseRequest.parse(await json_fields(request), services.lineup(context), request.headers)
         context.record.runs(wanted.model, "interactive")
     with context.phase("template"):
         ask = await wanted.ask(services.chat, services.catalogue)
