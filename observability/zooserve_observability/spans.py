@@ -83,7 +83,7 @@ def read_spans(body: bytes, trace_id: str = "") -> list[Span]:
             for raw in scope["spans"]
             if not trace_id or raw["traceId"].lower() == trace_id
         ]
-    except (KeyError, TypeError, AttributeError, OverflowError) as exc:
+    except (KeyError, TypeError, AttributeError, OverflowError, orjson.JSONDecodeError) as exc:
         raise ValueError(f"not an OTLP export of spans: {exc!r}") from exc
 
 

@@ -1,8 +1,9 @@
-"""What the supervisor counts: what its looks at its servers found, and remedies it had to apply."""
+"""What the supervisor counts: what its looks at its servers found, remedies it had to apply, and traces it keeps."""
 
 from prometheus_client import CollectorRegistry
 
 from zooserve_observability import vocabulary
+from zooserve_observability.trace_metrics import TraceMetrics
 
 __all__ = ["SupervisorMetrics"]
 
@@ -18,3 +19,4 @@ class SupervisorMetrics:
         self.reloads = vocabulary.MODEL_RELOADS.counter(registry)
         self.probe_failures = vocabulary.PROBE_FAILURES.counter(registry)
         self.warmup_failures = vocabulary.WARMUP_FAILURES.counter(registry)
+        self.traces = TraceMetrics(registry)

@@ -1,6 +1,6 @@
 """What is recorded of traces on their way: spans taken, spans lost, and what the trace log decided."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry
 
@@ -21,6 +21,17 @@ class TraceMetrics:
         self._dropped = vocabulary.SPANS_DROPPED.counter(registry)
         self._decided = vocabulary.TRACES_DECIDED.counter(registry)
         self._log_bytes = vocabulary.TRACE_LOG_BYTES.gauge(registry)
+
+    def expects(self, exporter: Exporter) -> None:
+        """Show this exporter's series at 0, so that its first loss is a rise."""
+        self._exported.labels(exporter)
+        for reason in get_args(DropReason):
+            self._dropped.labels(exporter, reason)
+
+    def expects_decisions(self) -> None:
+        """Show every decision at 0."""
+        for decision in get_args(Decision):
+            self._decided.labels(decision)
 
     def exported(self, exporter: Exporter, spans: int) -> None:
         """Count spans that were taken."""

@@ -10,8 +10,8 @@ With since_ns=T only of what came since then, by the clock of this machine.
 import asyncio
 import re
 import zlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,6 +21,7 @@ from google.rpc.status_pb2 import Status
 from zooserve_observability.span_protobuf import read_protobuf
 from zooserve_observability.spans import read_spans, write_spans
 from zooserve_observability.trace_log import TraceLog
+from zooserve_observability.trace_log.portions import Portion, portions_of
 
 __all__ = ["TRACES_PATH", "TraceReceiver"]
 
@@ -29,6 +30,8 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _HEAD_BYTES = 16 * 2**10
 _BODY_BYTES = 8 * 2**20
 """Also of what a compressed one holds. An exporter sends 512 spans at a time, of 600 bytes each; 12 kB with content."""
+_BODIES_BYTES = 64 * 2**20
+"""Of all that are being read."""
 _JSON = "application/json"
 _PROTOBUF = "application/x-protobuf"
 _GZIP = 31
@@ -36,6 +39,7 @@ _CONNECTIONS = 256
 """A router asks and tells for 8 requests each at once, and keeps the connections."""
 _LONGEST_WAIT_MS = 5000.0
 _IDLE_S = 120.0
+_BODY_S = 10.0
 
 
 class _Refused(Exception):
@@ -53,6 +57,8 @@ class TraceReceiver:
         self._log = log
         self._host = host
         self._port = port
+        self._body_bytes = 0
+        self._reading = asyncio.Semaphore(1)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
@@ -95,13 +101,27 @@ class TraceReceiver:
         async with asyncio.timeout(_IDLE_S):
             head = await reader.readuntil(b"\r\n\r\n")
             method, target, headers = _read_head(head)
-            if headers.get("expect", "").lower() == "100-continue":
-                writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            body = await reader.readexactly(_length(headers))
-        writer.write(await self._respond(method, target, headers, body))
+            with self._room(_length(headers)) as length:
+                if headers.get("expect", "").lower() == "100-continue":
+                    writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                async with asyncio.timeout(_BODY_S):
+                    body = await reader.readexactly(length)
+                answer = await self._respond(method, target, headers, body)
+        writer.write(answer)
         async with asyncio.timeout(_IDLE_S):
             await writer.drain()
         return headers.get("connection", "").lower() != "close"
+
+    @contextmanager
+    def _room(self, length: int) -> Iterator[int]:
+        """Room for a body, as long as it is worked on."""
+        if self._body_bytes + length > _BODIES_BYTES:
+            raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE)
+        self._body_bytes += length
+        try:
+            yield length
+        finally:
+            self._body_bytes -= length
 
     async def _respond(self, method: str, target: str, headers: dict[str, str], body: bytes) -> bytes:
         url = urlsplit(target)
@@ -120,7 +140,10 @@ class TraceReceiver:
         if form not in (_JSON, _PROTOBUF) or encoding not in ("identity", "gzip"):
             return _refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, _JSON, "send JSON or protobuf, plain or by gzip")
         try:
-            self._log.add(await asyncio.to_thread(_as_json, form, encoding, body))
+            # In a thread: a large export takes tens of milliseconds, and the loop has others to serve.
+            async with self._reading:
+                portions = await asyncio.to_thread(_read, form, encoding, body)
+            self._log.take(portions)
         except _Refused as refusal:
             return _refusal(refusal.status, form, "the body is too large")
         except ValueError as exc:
@@ -161,13 +184,9 @@ def _length(headers: dict[str, str]) -> int:
     return int(given)
 
 
-def _as_json(form: str, encoding: str, body: bytes) -> bytes:
-    if encoding == "gzip":
-        body = _inflated(body)
-    if form == _PROTOBUF:
-        return write_spans(read_protobuf(body), "")
-    read_spans(body)
-    return body
+def _read(form: str, encoding: str, body: bytes) -> list[Portion]:
+    plain = _inflated(body) if encoding == "gzip" else body
+    return portions_of(read_protobuf(plain) if form == _PROTOBUF else read_spans(plain))
 
 
 def _inflated(body: bytes) -> bytes:

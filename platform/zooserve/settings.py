@@ -96,7 +96,10 @@ class RouterSettings(BaseModel):
 
 
 class TraceLogSettings(BaseModel):
-    """The log of the last traces, kept by the supervisor: there the router learns which stage of the zoo failed."""
+    """The log of the last traces, kept by the supervisor.
+
+    `zooserve trace` draws them, and the router learns there which stage of the zoo failed.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -106,7 +109,9 @@ class TraceLogSettings(BaseModel):
     port: Port | None = None
     """A free one is chosen at start; a router that runs alone asks the log at this port, if one is given."""
     max_bytes: Annotated[int, Field(gt=0)] = 32 * 2**20
-    """A request of three stages has about 5 kB."""
+    """Of the part in memory. A request of three stages has about 5 kB."""
+    disk_bytes: Annotated[int, Field(ge=2**20)] = 64 * 2**20
+    """Of the part on the disk, where a request of three stages has about 2 kB: the least worthy are forgotten first."""
 
     @property
     def url(self) -> str:

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,7 +15,7 @@ import httpx
 from zooserve.catalogue import Catalogue
 from zooserve.engine.server import EngineServer
 from zooserve.engine.watch import EngineWatch
-from zooserve.errors import PortTaken, ServerFailed
+from zooserve.errors import ServerFailed
 from zooserve.processes.child import Child
 from zooserve.processes.identity import descendants, end, process_table
 from zooserve.processes.kinship import adopt_orphans, collect_zombies
@@ -28,9 +28,8 @@ from zooserve_cli.bounds import LEFT_GRACE_S, RAY_STOP_S, router_stop_s
 from zooserve_cli.leftovers import remove_sockets
 from zooserve_cli.plan import Plan
 from zooserve_cli.proof import Proof, prove
+from zooserve_cli.trace_keeping import traces_kept
 from zooserve_observability.supervision import SupervisorMetrics
-from zooserve_observability.trace_log import TraceLog
-from zooserve_observability.trace_receiver import TraceReceiver
 
 __all__ = ["Supervisor"]
 
@@ -87,7 +86,7 @@ class Supervisor:
             loop.add_signal_handler(number, self._stopping.set)
         self._tell(phase="starting")
         # Until the zoo has stopped: a Triton whose exports nobody takes hangs in its own shutdown.
-        async with self._traces_kept():
+        async with traces_kept(self._plan.settings, self._plan.folder.traces_file, self._metrics.traces):
             try:
                 async with asyncio.TaskGroup() as group:
                     work = group.create_task(self._work(ready))
@@ -100,24 +99,6 @@ class Supervisor:
                 raise _first(group) from None
             finally:
                 await self._stop()
-
-    @asynccontextmanager
-    async def _traces_kept(self) -> AsyncIterator[None]:
-        """Take what the zoo's Triton exports, for the router to look failures up in."""
-        settings = self._plan.settings.trace_log
-        if settings.port is None:
-            yield
-            return
-        async with AsyncExitStack() as stack:
-            receiver = TraceReceiver(TraceLog(settings.max_bytes), settings.host, settings.port)
-            try:
-                await stack.enter_async_context(receiver.serving())
-            except OSError as exc:  # it was free when the ports were chosen
-                raise PortTaken(
-                    f"The trace log cannot listen on port {settings.port} of {settings.host} ({exc.strerror}). "
-                    "Start again, or choose another port with ZOOSERVE_TRACE_LOG__PORT."
-                ) from exc
-            yield
 
     async def _work(self, ready: Callable[[Proof], None]) -> None:
         plan = self._plan

@@ -9,6 +9,7 @@ import pytest
 from zooserve.processes.ports import reserved_ports
 from zooserve_observability.spans import Span, below, read_spans, write_spans
 from zooserve_observability.trace_log import TraceLog
+from zooserve_observability.trace_log.portions import unpacked
 from zooserve_observability.trace_receiver import TraceReceiver
 
 TRACE = "ab" * 16
@@ -52,20 +53,27 @@ def test_spans_below_one_are_found_at_any_depth_and_circles_end() -> None:
     assert names(below(spans, "4" * 16)) == ["d"]
 
 
-@pytest.mark.parametrize("junk", [b"", b"{}", b'{"resourceSpans": []}', b"\xff\xfe"])
-async def test_an_export_without_spans_is_refused(junk: bytes) -> None:
+@pytest.mark.parametrize("junk", [b"", b"{}", b"[]", b"\xff\xfe"])
+async def test_what_is_no_export_is_refused(junk: bytes) -> None:
     log = TraceLog(1000)
-    with pytest.raises(ValueError, match="no spans"):
+    with pytest.raises(ValueError, match="not an OTLP export of spans"):
         log.add(junk)
     assert log.size_bytes == 0
 
 
+async def test_an_empty_export_is_none_the_worse(http: httpx.AsyncClient) -> None:
+    assert (await http.post("/v1/traces", content=b'{"resourceSpans": []}', headers=JSON)).status_code == 200
+    protobuf = {"content-type": "application/x-protobuf"}
+    assert (await http.post("/v1/traces", content=b"", headers=protobuf)).status_code == 200
+
+
 async def test_the_oldest_traces_are_forgotten_at_the_bound_of_bytes() -> None:
-    body = export(span("embed", "1"))
-    log = TraceLog(len(body) * 3)
+    probe = TraceLog(10**6)
+    probe.add(export(span("embed", "1")))
+    log = TraceLog(probe.size_bytes * 3)
     for number in range(10):
         log.add(export(span("embed", "1", trace_id=f"{number:032x}")))
-    assert log.size_bytes <= len(body) * 3
+    assert log.size_bytes == probe.size_bytes * 3
     assert [number for number in range(10) if log.spans(f"{number:032x}")] == [7, 8, 9]
 
 
@@ -93,14 +101,14 @@ async def test_asking_waits_for_the_span_that_ends_the_request() -> None:
     assert names(await asked) == ["embed", "embed_tokenizer"]
 
 
-async def test_an_export_is_read_once_however_many_come_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_portion_is_read_once_however_many_come_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[bytes] = []
 
-    def reading(body: bytes, trace_id: str) -> list[Span]:
+    def reading(trace_id: str, body: bytes) -> list[Span]:
         read.append(body)
-        return read_spans(body, trace_id)
+        return unpacked(trace_id, body)
 
-    monkeypatch.setattr("zooserve_observability.trace_log.read_spans", reading)
+    monkeypatch.setattr("zooserve_observability.trace_log.memory.unpacked", reading)
     log = TraceLog(10**6)
     log.add(export(span("embed_tokenizer", "2", "1")))
     asked = asyncio.create_task(log.spans_below(TRACE, "9" * 16, "embed", within_s=30))

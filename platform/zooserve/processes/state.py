@@ -104,6 +104,11 @@ class StateFolder:
         return self.root / "metrics"
 
     @property
+    def traces_file(self) -> Path:
+        """The trace log's part on the disk."""
+        return self.root / "traces.db"
+
+    @property
     def lock_file(self) -> Path:
         """Held by the supervisor as long as it lives."""
         return self.run / "lock"

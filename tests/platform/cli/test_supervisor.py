@@ -20,8 +20,10 @@ from zooserve.processes.state import StateFolder, unplanned
 from zooserve.settings import RouterSettings, Settings, TraceLogSettings, WatchSettings
 from zooserve_cli.bounds import stop_s
 from zooserve_cli.supervisor import Supervisor, _Looks
+from zooserve_cli.trace_keeping import traces_kept
 from zooserve_cli.up import _ended_by_signals
 from zooserve_observability.supervision import SupervisorMetrics
+from zooserve_observability.trace_metrics import TraceMetrics
 
 
 class Stoppable:
@@ -137,14 +139,12 @@ async def test_a_state_that_could_not_be_written_is_written_with_the_next_stock(
     assert state.phase == "ready"
 
 
-async def test_a_port_taken_since_it_was_chosen_for_the_trace_log_is_told_by_its_setting(
-    supervisor: Supervisor,
-) -> None:
+async def test_a_port_taken_since_it_was_chosen_for_the_trace_log_is_told_by_its_setting(tmp_path: Path) -> None:
     taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = taken.sockets[0].getsockname()[1]
-    supervisor._plan.settings = Settings(trace_log=TraceLogSettings(port=port))  # type: ignore[misc]
+    settings = Settings(trace_log=TraceLogSettings(port=port))
     with pytest.raises(PortTaken, match=f"{port} of 127.0.0.1 .*ZOOSERVE_TRACE_LOG__PORT"):
-        async with supervisor._traces_kept():
+        async with traces_kept(settings, tmp_path / "traces.db", TraceMetrics(CollectorRegistry())):
             pytest.fail("it cannot have listened")
     taken.close()
 

@@ -17,6 +17,7 @@ from zooserve.settings import TracingSettings
 from zooserve.triton.tensors import text_tensor
 from zooserve_observability.spans import Span, write_spans
 from zooserve_observability.trace_log import TraceLog
+from zooserve_observability.trace_log.portions import Portion
 from zooserve_observability.trace_receiver import TraceReceiver
 from zooserve_observability.tracing import Tracing
 from zooserve_router.backends.traces import TraceSource
@@ -206,10 +207,8 @@ async def test_a_log_that_reads_and_never_answers_holds_nobody_up() -> None:
 
 
 async def test_what_was_traced_before_the_request_is_not_looked_through() -> None:
-    moments = iter([0, time.time_ns(), time.time_ns() + 10**9])
-    log = TraceLog(10**6, clock_ns=lambda: next(moments))
-    unreadable = b'{"traceId": "%s"}' % TRACE.encode()
-    log.add(unreadable)
+    log = TraceLog(10**6)
+    log.take([Portion(TRACE, b"unreadable", 1, (), failed=False, began_ns=0, ended_ns=0, received_ns=0)])
     port = reserved_ports(1)[0]
     async with TraceReceiver(log, "127.0.0.1", port).serving():
         error = await failure(Triton(log), port, f"00-{TRACE}-{CALLER}-01")

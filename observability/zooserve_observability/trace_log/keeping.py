@@ -1,0 +1,143 @@
+"""The thread behind the log: lets traces settle, decides what becomes of each, writes it, and hands on what is kept.
+
+Whoever brings spans never waits for it. What came of a trace that had settled is late: it is written, and handed on, as
+the trace was decided, unless it brings another root: a caller's trace may have many requests, each decided by its own.
+"""
+
+import logging
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from zooserve_observability.once_a_minute import OnceAMinute
+from zooserve_observability.trace_log.decision import KEPT, Policy, decided
+from zooserve_observability.trace_log.portions import Portion
+from zooserve_observability.trace_log.settling import Settling, Waiting
+from zooserve_observability.trace_log.store import DECISIONS, Settled, StoreFailed, TraceStore
+from zooserve_observability.trace_metrics import Decision, TraceMetrics
+
+__all__ = ["TraceKeeping"]
+
+_EVERY_S = 0.25
+_MOST_BYTES = 8 * 2**20
+"""Of portions that wait for the thread: it comes by four times a second, unless the disk hangs."""
+_REMEMBERED = 20_000
+_STOP_S = 5.0
+_log = logging.getLogger("zooserve.traces")
+
+
+class TraceKeeping:
+    """One store's writer."""
+
+    def __init__(
+        self,
+        store: TraceStore,
+        policy: Policy,
+        metrics: TraceMetrics,
+        hand_on: Callable[[Settled], None] = lambda trace: None,
+        settling: Settling | None = None,
+        most_bytes: int = _MOST_BYTES,
+    ) -> None:
+        self._store = store
+        self._policy = policy
+        self._metrics = metrics
+        metrics.expects("log")
+        metrics.expects_decisions()
+        self._hand_on = hand_on
+        self._settling = settling or Settling()
+        self.memory_bytes: Callable[[], int] = lambda: 0
+        """What the part in memory takes, for the metric."""
+        self._most_bytes = most_bytes
+        self._incoming: deque[Portion] = deque()
+        self._incoming_bytes = 0
+        self._lock = threading.Lock()
+        self._decisions: OrderedDict[str, Decision] = OrderedDict()
+        self._warn_of_disk = OnceAMinute(_log)
+        self._warn_of_queue = OnceAMinute(_log)
+        self._ended = threading.Event()
+
+    def put(self, portions: Iterable[Portion]) -> None:
+        """Take these, or count them as dropped where too much waits."""
+        for portion in portions:
+            with self._lock:
+                taken = self._incoming_bytes + len(portion.body) <= self._most_bytes
+                if taken:
+                    self._incoming.append(portion)
+                    self._incoming_bytes += len(portion.body)
+            if not taken:
+                self._metrics.dropped("log", "queue_full", portion.spans)
+                self._warn_of_queue("the trace log's disk is too slow: spans are kept in memory alone")
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Keep for the block; at its end everything settles."""
+        thread = threading.Thread(target=self._keep_for_ever, name="trace-log", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join(_STOP_S)
+
+    def settle(self, now: float) -> None:
+        """One round: what has come waits, what has ended is decided and written."""
+        for portion in self._taken():
+            self._settling.put(portion, now, is_late=portion.trace_id in self._decisions)
+        self._keep(self._settling.settled(now))
+
+    def _keep_for_ever(self) -> None:
+        while not self._ended.wait(_EVERY_S):
+            try:
+                self.settle(time.monotonic())
+            except Exception:  # what goes wrong with some traces is no reason to keep no more
+                _log.exception("the trace log lost what it was to write")
+        self.settle(time.monotonic())
+        self._keep(self._settling.all())
+        self._store.close()
+
+    def _taken(self) -> list[Portion]:
+        with self._lock:
+            taken = list(self._incoming)
+            self._incoming.clear()
+            self._incoming_bytes = 0
+        return taken
+
+    def _keep(self, ended: Iterable[Waiting]) -> None:
+        batch: list[Settled] = []
+        size = 0
+        for trace in map(self._decided, ended):
+            if trace.decision in KEPT:
+                self._hand_on(trace)
+            if batch and size + trace.size_bytes > self._store.batch_bytes:
+                self._write(batch)
+                batch, size = [], 0
+            batch.append(trace)
+            size += trace.size_bytes
+        if batch:
+            self._write(batch)
+        self._metrics.log_takes(self.memory_bytes() + self._settling.size_bytes, self._store.size_bytes)
+
+    def _decided(self, trace: Waiting) -> Settled:
+        before = self._decisions.get(trace.trace_id)
+        decision = before or "left_out"
+        if before is None or trace.root_at is not None:
+            decision = max(decision, decided(trace.portions, trace.trace_id, self._policy), key=DECISIONS.index)
+            self._metrics.decided(decision)
+        self._decisions[trace.trace_id] = decision
+        while len(self._decisions) > _REMEMBERED:
+            self._decisions.popitem(last=False)
+        return Settled(trace.trace_id, decision, tuple(trace.portions))
+
+    def _write(self, batch: list[Settled]) -> None:
+        spans = sum(trace.spans for trace in batch)
+        try:
+            self._store.write(batch)
+        except StoreFailed as exc:
+            self._metrics.dropped("log", "disk", spans)
+            self._warn_of_disk(
+                "traces cannot be written to %s, and are kept in memory alone: %s", self._store.path, exc
+            )
+        else:
+            self._metrics.exported("log", spans)

@@ -1,0 +1,109 @@
+"""What the trace log has on the disk, for whoever looks: while its platform runs, after its end, after `kill -9`."""
+
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from zooserve_observability.spans import Span
+from zooserve_observability.trace_log.portions import unpacked
+from zooserve_observability.trace_log.store import APPLICATION_ID, DECISIONS, SCHEMA_VERSION
+from zooserve_observability.trace_metrics import Decision
+
+__all__ = ["NoTraceLog", "Request", "Selection", "TraceReader"]
+
+Selection = Literal["newest", "slowest", "errors"]
+_BUSY_S = 3.0
+_WHERE = {"newest": "1", "slowest": "1", "errors": f"decision = {DECISIONS.index('error')}"}
+_ORDER = {
+    "newest": "began_ns DESC, requests.number DESC",
+    "slowest": "coalesce(first_token_ns, duration_ns) DESC",
+    "errors": "began_ns DESC, requests.number DESC",
+}
+_COLUMNS = """trace_id, decision, span_id, request_id, model, version, slo_class, outcome, route, began_ns, duration_ns,
+    first_token_ns, (SELECT sum(spans) FROM portions WHERE portions.trace = traces.number)"""
+
+
+class NoTraceLog(Exception):
+    """There is nothing that can be read; the message says why."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request that is known: what its root span said."""
+
+    trace_id: str
+    decision: Decision
+    span_id: str
+    request_id: str
+    model: str
+    version: str
+    slo_class: str
+    outcome: str
+    route: str
+    began_ns: int
+    duration_ns: int
+    first_token_ns: int | None
+    spans: int
+    """Of its whole trace, which may hold other requests of its caller's."""
+
+
+class TraceReader:
+    """The file, looked into for as long as one question takes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def requests(self, selection: Selection, limit: int) -> list[Request]:
+        """That many of them. Raises NoTraceLog."""
+        where, order = _WHERE[selection], _ORDER[selection]
+        return self._requests(f"WHERE {where} ORDER BY {order} LIMIT ?", limit)
+
+    def of_request(self, request_id: str) -> list[Request]:
+        """Those with this id, the newest first: callers may choose theirs, and choose one twice. Raises NoTraceLog."""
+        return self._requests("WHERE request_id = ? ORDER BY began_ns DESC LIMIT 100", request_id)
+
+    def of_trace(self, trace_id: str) -> list[Request]:
+        """The requests of one trace, the newest first. Raises NoTraceLog."""
+        return self._requests("WHERE trace_id = ? ORDER BY began_ns DESC LIMIT 100", trace_id)
+
+    def spans(self, trace_id: str) -> list[Span]:
+        """What is known of a trace. Raises NoTraceLog."""
+        query = "SELECT body FROM portions WHERE trace = (SELECT number FROM traces WHERE trace_id = ?) ORDER BY number"
+        with self._open() as database:
+            bodies = [row[0] for row in database.execute(query, (trace_id,)).fetchall()]
+            try:
+                return [span for body in bodies for span in unpacked(trace_id, zlib.decompress(body))]
+            except (zlib.error, ValueError, TypeError) as exc:
+                raise NoTraceLog(f"{self._path} is damaged ({exc})") from exc
+
+    def _requests(self, rest: str, value: Any) -> list[Request]:
+        query = f"SELECT {_COLUMNS} FROM requests JOIN traces ON traces.number = requests.trace {rest}"  # noqa: S608
+        with self._open() as database:
+            rows = database.execute(query, (value,)).fetchall()
+        return [Request(row[0], DECISIONS[row[1]], *row[2:]) for row in rows]
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        if not self._path.is_file():
+            raise NoTraceLog(f"{self._path} is not there")
+        try:
+            # Not mode=ro: a writer that was killed may have left a journal, and reading plays it back.
+            database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=rw", timeout=_BUSY_S, uri=True)
+            try:
+                database.execute("PRAGMA query_only = ON")
+                _require_own(database)
+                yield database
+            finally:
+                database.close()
+        except sqlite3.Error as exc:
+            raise NoTraceLog(f"{self._path} cannot be read ({exc})") from exc
+
+
+def _require_own(database: sqlite3.Connection) -> None:
+    own = (APPLICATION_ID, SCHEMA_VERSION)
+    if tuple(database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")) != own:
+        raise sqlite3.DatabaseError("it is no trace log of this version")
