@@ -44,7 +44,7 @@ ALERTS = (
         "ticket",
         "chat",
         "chat",
-        "One leaf of {{ $labels.model }} has {{ $value | humanize }} times its share of the generations",
+        'One leaf of {{ $labels.model }} has {{ $value | printf "%.3g" }} times its share of the generations',
         "Several leaves serve this model, and generations gather on one of them.",
     ),
     Alert(

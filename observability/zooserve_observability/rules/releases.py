@@ -66,7 +66,7 @@ ALERTS = (
         "ticket",
         "releases",
         "releases",
-        "{{ $labels.release }} takes {{ $value | humanize }} times as long as what serves, at p95",
+        '{{ $labels.release }} takes {{ $value | printf "%.3g" }} times as long as what serves, at p95',
         "The canary of {{ $labels.model }} is slower than the serving release on the same traffic.",
     ),
 )

@@ -65,7 +65,7 @@ ALERTS = (
         "ticket",
         "router",
         "overview",
-        "{{ $value | humanize }} retries a second to {{ $labels.endpoint }} are denied",
+        '{{ $value | printf "%.3g" }} retries a second to {{ $labels.endpoint }} are denied',
         "So much fails that the retry budget is used up: more tries would only add load.",
     ),
     Alert(
@@ -75,7 +75,7 @@ ALERTS = (
         "ticket",
         "router",
         "overview",
-        "{{ $value | humanize }} requests to {{ $labels.model }} version {{ $labels.version }} named another space",
+        '{{ $value | printf "%.0f" }} requests to {{ $labels.model }}@{{ $labels.version }} named another space',
         "A caller's collection was made by another embedding version: it was refused, or its hits would be noise.",
     ),
 )

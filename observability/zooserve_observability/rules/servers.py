@@ -41,7 +41,7 @@ ALERTS = (
         "ticket",
         "supervisor",
         "overview",
-        "{{ $labels.server }} was started again {{ $value | humanize }} times within 30 minutes",
+        '{{ $labels.server }} was started again {{ $value | printf "%.0f" }} times within 30 minutes',
         "The supervisor keeps finding it dead or hung; requests fail meanwhile.",
     ),
     Alert(
@@ -51,7 +51,7 @@ ALERTS = (
         "ticket",
         "supervisor",
         "zoo",
-        "{{ $labels.triton_model }} was loaded again {{ $value | humanize }} times within 30 minutes",
+        '{{ $labels.triton_model }} was loaded again {{ $value | printf "%.0f" }} times within 30 minutes',
         "Its stub keeps dying or failing the supervisor's probes.",
     ),
     Alert(
@@ -71,7 +71,7 @@ ALERTS = (
         "ticket",
         "traces",
         "overview",
-        "{{ $value | humanize }} spans a second are lost in {{ $labels.exporter }}: {{ $labels.reason }}",
+        '{{ $value | printf "%.3g" }} spans a second are lost in {{ $labels.exporter }}: {{ $labels.reason }}',
         "Traces are incomplete. Requests are not affected.",
     ),
     Alert(

@@ -65,7 +65,7 @@ ALERTS = (
         "ticket",
         "zoo",
         "zoo",
-        "A tenth of the requests wait more than {{ $value | humanize }} us in the queue of {{ $labels.model }}",
+        'A tenth of the requests wait more than {{ $value | printf "%.0f" }} us in the queue of {{ $labels.model }}',
         "More than 100 ms (the series is in microseconds): requests come faster than this stage computes.",
     ),
     Alert(
@@ -108,7 +108,7 @@ ALERTS = (
         "ticket",
         "zoo",
         "capacity",
-        "One server runs {{ $labels.model }} {{ $value | humanize }} times as often as its share",
+        'One server runs {{ $labels.model }} {{ $value | printf "%.3g" }} times as often as its share',
         "Several servers have this model, and the load is not spread over them.",
     ),
     # One request at a time may well go to the same instance: uneven is a fault only where others wait meanwhile.
@@ -119,7 +119,7 @@ ALERTS = (
         "ticket",
         "zoo",
         "zoo",
-        "One instance of {{ $labels.model }} runs {{ $value | humanize }} times as often as its share",
+        'One instance of {{ $labels.model }} runs {{ $value | printf "%.3g" }} times as often as its share',
         "Requests wait for this stage while another of its instances has less to do.",
     ),
 )
