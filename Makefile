@@ -8,7 +8,7 @@ UV_VERSION := 0.13.9
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo test test-unit test-e2e test-export check format lint types layers generated dashboards pictures lock bench soak schemas clean
+.PHONY: help up down demo test test-unit test-e2e test-export check format lint types layers generated rules dashboards pictures lock bench soak schemas clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -46,9 +46,13 @@ layers: $(VENV)/.dev
 
 generated: $(VENV)/.dev
 	@$(BIN)/python -m zooserve_observability.dashboards --check
+	@$(BIN)/python -m zooserve_observability.rules --check
 	@$(BIN)/zooserve ensembles render --check
 	@$(BIN)/zooserve ensembles check
 	@$(BIN)/zooserve leaf check model_repository
+
+rules: $(VENV)/.dev ## write Prometheus' recording and alert rules as the code says
+	@$(BIN)/python -m zooserve_observability.rules
 
 dashboards: $(VENV)/.dev ## write Grafana's dashboards as the code says
 	@$(BIN)/python -m zooserve_observability.dashboards
