@@ -5,7 +5,7 @@ replica writes its own files there and any replica's /metrics answers for all of
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -84,6 +84,11 @@ class RouterMetrics:
     def admission_refused(self, model: str, slo_class: str, reason: AdmissionReason) -> None:
         """Count one request that a model had no room for."""
         self._admission_refused.labels(model, slo_class, reason).inc()
+
+    def may_refuse(self, model: str, slo_class: str, reasons: Iterable[AdmissionReason]) -> None:
+        """Put the series of what a model may refuse there at 0: a rate sees the first time."""
+        for reason in reasons:
+            self._admission_refused.labels(model, slo_class, reason)
 
     def space_mismatched(self, model: str, version: str) -> None:
         """Count one request that named another embedding space than the model's."""

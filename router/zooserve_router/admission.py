@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from typing import Literal
 
 from zooserve.errors import Overloaded
 
@@ -59,6 +60,12 @@ class Budget:
                 retry_after_s=retry_after_s,
             )
         self.take_anyway(tokens, requests)
+
+    def lacks(self, tokens: int, requests: int = 1) -> Literal["tokens", "requests"]:
+        """Of what there is not enough for so much, where `take` would refuse it."""
+        return (
+            "requests" if self._tokens.has_room_for(tokens) and not self._requests.has_room_for(requests) else "tokens"
+        )
 
     def take_anyway(self, tokens: int, requests: int = 0) -> None:
         """Take so much whether or not there is room: what is in flight already turned out to be more."""

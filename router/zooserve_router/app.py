@@ -221,6 +221,7 @@ def wired(
         for model in catalogue
     }
     readiness = Readiness(catalogue, probes)
+    _tell_of_no_refusals(catalogue, metrics)
     releases = ReleasePolicy(catalogue, readiness.is_ready)
     spaces = Spaces(space_fingerprints(catalogue, weights), metrics)
     tell_what_is_served(catalogue, weights, readiness, releases, spaces, metrics)
@@ -244,6 +245,16 @@ def wired(
         sparse_embedder=SparseEmbedder(dispatch, vocabularies, interactive),
         chat=ChatService(chats, readiness, metrics, silence_s=settings.router.chat_silence_s),
     )
+
+
+def _tell_of_no_refusals(catalogue: Catalogue, metrics: RouterMetrics) -> None:
+    """Put the series of what may be refused there at 0."""
+    for model in catalogue:
+        if model.runs_on == "zoo":
+            for slo_class in ("interactive", "bulk"):
+                metrics.may_refuse(model.name, slo_class, ("tokens", "requests", "breaker", "not_ready"))
+        else:
+            metrics.may_refuse(model.name, "interactive", ("queue", "deadline", "breaker", "not_ready"))
 
 
 def _budgets(bounds: RouterSettings) -> Mapping[SloClass, Budget]:

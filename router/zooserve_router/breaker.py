@@ -93,6 +93,11 @@ class Breaker:
         """Whether a call would be let through now."""
         return not self._openings or self._allows_trial()
 
+    @property
+    def pause_s(self) -> float:
+        """For how long nothing is let through; a little where a trial is under way, or nothing is in the way."""
+        return max(self._open_until - self.clock(), _LEAST_PAUSE_S)
+
     @contextmanager
     def attempt(self, timeout_s: float | None = None, *, is_probe: bool = False) -> Iterator["Attempt"]:
         """One call, which says what becomes of it. Raises BackendUnavailable where none is let through.
@@ -116,12 +121,11 @@ class Breaker:
 
     def refusal(self) -> BackendUnavailable:
         """What a call is told that is not let through."""
-        pause_s = max(self._open_until - self.clock(), _LEAST_PAUSE_S)
         return BackendUnavailable(
             f"The server behind this model ({self.endpoint}) has failed and is left alone for a moment: this request "
-            f"was not sent. Try again in {pause_s:.2f} s.",
+            f"was not sent. Try again in {self.pause_s:.2f} s.",
             code=BREAKER_OPEN,
-            retry_after_s=pause_s,
+            retry_after_s=self.pause_s,
         )
 
     def answered(self, attempt: "Attempt") -> None:

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from zooserve.catalogue import Catalogue, Model, ModelNotEnabled, SloClass, Task, UnknownModel
-from zooserve.errors import BackendUnavailable, BadInput, DeadlineExceeded, ModelNotFound, ServingError
+from zooserve.errors import BackendUnavailable, BadInput, DeadlineExceeded, ModelNotFound, Overloaded, ServingError
 from zooserve.triton.tensors import InferenceAnswer, Tensor
 from zooserve_observability.metrics import RouterMetrics
 from zooserve_observability.tracing import Attributes
 from zooserve_router.admission import Budget
 from zooserve_router.backends.wire import RawAnswer
 from zooserve_router.backends.zoo import Inference, Relayed
+from zooserve_router.breaker import BREAKER_OPEN
 from zooserve_router.context import RequestContext
 from zooserve_router.readiness import Readiness
 
@@ -183,12 +184,9 @@ class ZooDispatch:
 
         What was sent to Triton runs to its end whatever becomes of the caller, and is admitted for as long.
         """
-        self._readiness.require(job.model)
-        context.record.runs(job.model, job.slo_class)
-        budget = self.budgets[job.slo_class]
         unsent = sum(chunk.tokens for chunk in job.chunks)
         unsent_chunks = len(job.chunks)
-        budget.take(unsent, unsent_chunks)
+        budget = self._admitted(job.model, job.slo_class, context, unsent, unsent_chunks)
         answers: dict[int, InferenceAnswer] = {}
         pending = iter(enumerate(job.chunks))
 
@@ -211,10 +209,7 @@ class ZooDispatch:
 
     async def relay(self, relay: Relay, context: RequestContext) -> RawAnswer:
         """Triton's own answer, also where it refuses the request. Raises what `run` does where Triton fails."""
-        self._readiness.require(relay.model)
-        context.record.runs(relay.model, relay.slo_class)
-        budget = self.budgets[relay.slo_class]
-        budget.take(relay.tokens)
+        budget = self._admitted(relay.model, relay.slo_class, context, relay.tokens, 1)
         sent = self._zoo.relay(
             Relayed(
                 relay.triton_model,
@@ -229,6 +224,24 @@ class ZooDispatch:
             async with context.deadline.enforced():
                 return await self._to_its_end(sent, relay.model, relay.triton_model, budget, relay.tokens)
 
+    def _admitted(
+        self, model: Model, slo_class: SloClass, context: RequestContext, tokens: int, requests: int
+    ) -> Budget:
+        """The budget that so much was taken from. Raises, and counts, that the model is not ready or has no room."""
+        try:
+            self._readiness.require(model)
+        except BackendUnavailable:
+            self._metrics.admission_refused(model.name, slo_class, "not_ready")
+            raise
+        context.record.runs(model, slo_class)
+        budget = self.budgets[slo_class]
+        try:
+            budget.take(tokens, requests)
+        except Overloaded:
+            self._metrics.admission_refused(model.name, slo_class, budget.lacks(tokens, requests))
+            raise
+        return budget
+
     @contextmanager
     def _minded(
         self, model: Model, triton_model: str, context: RequestContext, *, vital: bool = True
@@ -238,7 +251,9 @@ class ZooDispatch:
             try:
                 yield
             except BackendUnavailable as fault:
-                if vital:
+                if fault.code == BREAKER_OPEN:
+                    self._metrics.admission_refused(model.name, context.record.slo_class, "breaker")
+                elif vital:
                     self._readiness.doubt(model, fault)
                 raise
             except DeadlineExceeded as late:

@@ -15,7 +15,7 @@ from typing import Protocol
 from zooserve.errors import BackendFailed, BackendUnavailable, Overloaded, ServingError, Unsupported
 from zooserve_router.affinity import affinity_key, chosen_leaf, estimated_tokens, ranked
 from zooserve_router.backends.guarded import guarded
-from zooserve_router.breaker import Breaker, Patience
+from zooserve_router.breaker import BREAKER_OPEN, Breaker, Patience
 from zooserve_router.chat.generation import Generation, Piece, Work
 from zooserve_router.chat.models import ChatBackend
 from zooserve_router.ways import Ways
@@ -113,9 +113,7 @@ class Leaves:
             raise Unsupported("Leaves take rendered prompts only.")
         ends_at = self._clock() + timeout_s
         asked: set[str] = set()
-        fault: BackendUnavailable | Overloaded = BackendUnavailable(
-            f"All {len(self._leaves)} leaves of this model are down; they are tried again within seconds."
-        )
+        fault: BackendUnavailable | Overloaded = self._all_left_out()
         while name := self._next(work, asked):
             asked.add(name)
             begun = False
@@ -130,6 +128,14 @@ class Leaves:
                     raise self._broken_off(exc) from exc
                 fault = fault if isinstance(fault, Overloaded) else exc
         raise fault
+
+    def _all_left_out(self) -> BackendUnavailable:
+        pause_s = min(leaf.breaker.pause_s for leaf in self._leaves.values())
+        return BackendUnavailable(
+            f"All {len(self._leaves)} leaves of this model are down; they are tried again within seconds.",
+            code=BREAKER_OPEN,
+            retry_after_s=pause_s,
+        )
 
     def _broken_off(self, fault: ServingError) -> ServingError:
         """What a caller is told whose answer stopped; while another leaf is up, the model is not unavailable."""

@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import partial
 
 from zooserve.catalogue import Model
-from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, ServingError
+from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, Overloaded, ServingError
 from zooserve.leaf.stops import StopScanner
 from zooserve_observability.chat_metrics import WasteReason
 from zooserve_observability.metrics import RouterMetrics
+from zooserve_router.breaker import BREAKER_OPEN
 from zooserve_router.chat.account import Account
 from zooserve_router.chat.ask import Ask, Call, Step
 from zooserve_router.chat.generation import Generation, Piece
@@ -48,6 +49,7 @@ class ChatService:
         self._models = models
         self._readiness = readiness
         self._metrics = metrics.chat
+        self._refused = metrics.admission_refused
         self._cancel_settles_s = cancel_settles_s
         self._stopped = False
         self._silence_s = silence_s
@@ -55,10 +57,16 @@ class ChatService:
         self._looking = False
         for model in models.values():
             model.queue.changed = partial(self._metrics.room, model.model.name)
+            if (budget := model.queue.budget.limit_tokens) is not None:
+                self._metrics.budget(model.model.name, budget)
 
     def ready_model(self, model: Model) -> ChatModel:
         """What the router has for this model. Raises BackendUnavailable unless it is ready."""
-        self._readiness.require(model)
+        try:
+            self._readiness.require(model)
+        except BackendUnavailable:
+            self._refused(model.name, "interactive", "not_ready")
+            raise
         if model.name not in self._models:
             raise BackendUnavailable(f"{model.name} is not ready: its tokenizer or template is missing.", param="model")
         chat = self._models[model.name]
@@ -102,8 +110,16 @@ class ChatService:
 
     async def _admitted(self, account: Account, waits: Waits) -> Held:
         ask, context = account.ask, account.context
-        with context.record.phase("admission"), waits:
-            await ask.chat.queue.admit(ask.held_tokens, len(ask.calls), context.caller)
+        model = ask.chat.model
+        try:
+            with context.record.phase("admission"), waits:
+                await ask.chat.queue.admit(ask.held_tokens, len(ask.calls), context.caller)
+        except Overloaded:
+            self._refused(model.name, context.record.slo_class, "queue")
+            raise
+        except DeadlineExceeded:
+            self._refused(model.name, context.record.slo_class, "deadline")
+            raise
         account.admitted()
         return Held(ask.chat.queue, [call.held_tokens for call in ask.calls], self._cancel_settles_s)
 
@@ -131,7 +147,9 @@ class ChatService:
                 # The backend knows the deadline too, and may say that it was cut off before our own timer does.
                 self._note_lateness(account)
                 raise context.deadline.exceeded() from fault
-            if isinstance(fault, BackendUnavailable):
+            if fault.code == BREAKER_OPEN:
+                self._refused(model.name, context.record.slo_class, "breaker")
+            elif isinstance(fault, BackendUnavailable):
                 self._readiness.doubt(model, fault)
             raise
         finally:
