@@ -38,10 +38,12 @@ class Watched:
         return await self.http.post("/v1/chat/completions", json=body, headers=traced)
 
     async def spans(self, number: int) -> dict[str, Span]:
-        """The spans of that trace by name, once they have come."""
-        while not (spans := self.log.spans(trace_id(number))):  # noqa: ASYNC110 - the log has no event for it
+        """The spans of that trace by name, once the last of them has come: the request's own."""
+        spans: dict[str, Span] = {}
+        while "zooserve.request" not in spans:
             await asyncio.sleep(0.01)
-        return {span.name: span for span in spans}
+            spans = {span.name: span for span in self.log.spans(trace_id(number))}
+        return spans
 
     async def told(self, sample: str, **labels: str) -> float:
         """A series' value."""
@@ -82,8 +84,11 @@ async def test_an_answer_tells_its_phases_by_the_engines_clock_and_what_came_on_
         answer = await router.chat(1, "What is the capital of France?", max_tokens=16)
         assert answer.status_code == 200
         spans = await router.spans(1)
-        assert list(spans) == ["chat", "admission", "queue", "prefill", "decode", "delivery"]
-        chat, parts = spans["chat"], [spans[name] for name in ("queue", "prefill", "decode", "delivery")]
+        parts = [spans[name] for name in ("queue", "prefill", "decode", "delivery")]
+        whole, chat = spans["zooserve.request"], spans["chat chat"]
+        assert {span.parent_id for span in (spans["parse"], spans["template"], chat)} == {whole.span_id}
+        assert {span.parent_id for span in (spans["admission"], *parts)} == {chat.span_id}
+        assert whole.parent_id == "00f067aa0ba902b7"
         assert chat.attributes["gen_ai.usage.output_tokens"] == str(answer.json()["usage"]["completion_tokens"])
         assert spans["prefill"].attributes["zooserve.clock"] == "engine"
         assert spans["prefill"].end_ns > spans["prefill"].start_ns
@@ -112,8 +117,8 @@ async def test_an_answer_cut_by_its_deadline_frees_the_leaf_and_tells_what_the_r
         assert answer.status_code == 504
         await leaf.until(lambda load: load.active_requests == load.live_kv_tokens == 0)
         spans = await router.spans(4)
-        assert spans["chat"].attributes["zooserve.broken_off_by"] == "deadline"
-        assert spans["chat"].attributes["error.type"] == "DeadlineExceeded"
+        assert spans["chat chat"].attributes["zooserve.broken_off_by"] == "deadline"
+        assert spans["chat chat"].attributes["error.type"] == "DeadlineExceeded"
         assert spans["first_token"].attributes["zooserve.clock"] == "router"
         assert await router.told("zooserve_chat_choices_issued_total") == 1
         assert await router.told("zooserve_chat_choices_ended_total", outcome="cancelled") == 1

@@ -5,7 +5,6 @@ there.
 """
 
 import asyncio
-import random
 import re
 import secrets
 import threading
@@ -13,24 +12,26 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import numpy as np
 import pytest
 from google.protobuf import text_format
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 from tritonclient.grpc import model_config_pb2
 
 from zooserve.catalogue import Catalogue, SloClass, load_catalogue
 from zooserve.processes.ports import reserved_ports
-from zooserve.settings import Settings
+from zooserve.settings import Settings, TracingSettings
 from zooserve.triton.tensors import Tensor, encode_request, text_tensor
 from zooserve.triton.tracing import trace_arguments
 from zooserve_observability.metrics import RouterMetrics
-from zooserve_observability.spans import Span, read_spans
 from zooserve_observability.trace_log import TraceLog
 from zooserve_observability.trace_receiver import TRACES_PATH, TraceReceiver
+from zooserve_observability.tracing import Tracing
 from zooserve_router.admission import Budget
 from zooserve_router.app import bare_app, wired
 from zooserve_router.backends.traces import TraceSource
@@ -157,18 +158,12 @@ class FailingZoo:
         ensemble = ENSEMBLES[name]
         return any(len(ensemble.followers_of(step)) > 1 for step in ensemble.steps)
 
-    def spans(self, trace_id: str) -> list[Span]:
-        """What the trace log knows of a trace."""
-        answer = httpx.get(f"http://127.0.0.1:{self.log.port}{TRACES_PATH}/{trace_id}")
-        return read_spans(answer.content, trace_id)
-
     @asynccontextmanager
     async def router(self, *, traced: bool = True) -> AsyncIterator["FailingRouter"]:
         """The router over this zoo, every model ready; without a trace log if it is not `traced`."""
         pools = [ConnectionPool("127.0.0.1", port) for port in (self.zoo.server.addresses.http_port, self.log.port)]
         backend = ZooBackend(
             pools[0],
-            random.Random(1),
             ensembles=self._ensembles,
             traces=TraceSource(pools[1], within_s=5) if traced else None,  # a busy machine exports late
         )
@@ -177,7 +172,7 @@ class FailingZoo:
         try:
             while not all(state.ready for state in readiness.states()):  # noqa: ASYNC110 (the probes' turns)
                 await asyncio.sleep(0)
-            yield FailingRouter(self._catalogue, backend, readiness)
+            yield FailingRouter(self._catalogue, backend, readiness, "tail" if traced else "off")
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
@@ -199,13 +194,26 @@ async def _proven() -> None:
 class FailingRouter:
     """The router's KServe route over the failing zoo: it reaches every ensemble, whatever its task."""
 
-    def __init__(self, catalogue: Catalogue, backend: ZooBackend, readiness: Readiness) -> None:
+    def __init__(
+        self, catalogue: Catalogue, backend: ZooBackend, readiness: Readiness, sampling: Literal["tail", "off"]
+    ) -> None:
+        self.exporter = InMemorySpanExporter()
         self.metrics = RouterMetrics(CollectorRegistry())
         budgets: dict[SloClass, Budget] = {"interactive": Budget("a", 10**6), "bulk": Budget("b", 10**6)}
         services = wired(Settings(), catalogue, {}, {}, {}, backend, self.metrics)
         dispatch = ZooDispatch(backend, budgets, readiness, self.metrics)
-        self._app = bare_app(Settings().router, self.metrics)
+        tracing = Tracing.by(TracingSettings(sampling=sampling), SimpleSpanProcessor(self.exporter))
+        self._app = bare_app(Settings().router, self.metrics, tracing=tracing)
         self._app.state.services = replace(services, dispatch=dispatch, readiness=readiness)
+
+    def blamed(self, trace_id: str) -> dict[str, str]:
+        """The stages that a trace's spans say have failed, by the span's name."""
+        spans = [span for span in self.exporter.get_finished_spans() if span.context.trace_id == int(trace_id, 16)]
+        return {
+            span.name: span.attributes["zooserve.failed_stage"]
+            for span in spans
+            if "zooserve.failed_stage" in span.attributes
+        }
 
     def counted(self, model: str, stage: str, version: str, reason: str) -> bool:
         """Whether the metric has this failure, once."""

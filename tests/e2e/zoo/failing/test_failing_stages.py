@@ -15,20 +15,13 @@ def label(zoo: Any, ensemble: str, stage: str) -> str:
     return zoo.ensemble(ensemble).step_of(stage).stage.label
 
 
-def verdict_names(zoo: Any, trace_id: str, stage: str) -> bool:
-    """Whether the trace has the stage's own span and our verdict on it."""
-    spans = zoo.spans(trace_id)
-    verdicts = [span for span in spans if span.attributes.get("zooserve.failed_stage") == stage]
-    return len(verdicts) == 1 and f"{stage} version " in verdicts[0].error
-
-
 async def assert_named(zoo: Any, ensemble: str, stage: str, reason: str, status: int, answer: Any, router: Any) -> None:
     assert answer.failed_stage == label(zoo, ensemble, stage), answer.text
     assert answer.http.status_code == status
     assert f"{stage} version " in answer.text
     version = label(zoo, ensemble, stage).partition("/")[2]
     assert router.counted(zoo.public_name(ensemble), stage, version, reason)
-    assert verdict_names(zoo, answer.trace_id, stage)
+    assert router.blamed(answer.trace_id) == {"infer": stage, "zooserve.request": stage}
 
 
 @pytest.mark.parametrize("way", WAYS)
