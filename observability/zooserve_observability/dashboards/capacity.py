@@ -154,13 +154,13 @@ _EDGE = Row(
         ),
         Panel(
             "Requests in flight",
-            "What the router works on, by node.",
+            "What the router works on, by node. Only climbing: work comes faster than it goes.",
             "short",
             (Query(now(vocabulary.IN_FLIGHT, "instance"), "{{instance}}"),),
         ),
         Panel(
             "Refused for want of room",
-            "What overload costs callers, by what ran out.",
+            "What overload costs callers, by what ran out. Above 0 for long: more of that.",
             "reqps",
             (Query(rate(vocabulary.ADMISSION_REFUSED, "reason"), "{{reason}}"),),
         ),

@@ -10,6 +10,7 @@ from zooserve_observability.dashboards.expressions import (
     rate,
     ratio,
     selected,
+    share,
 )
 from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Row
 
@@ -200,12 +201,19 @@ _ENDS = Row(
             most=1,
         ),
         Panel(
-            "Draft tokens",
-            "What speculative decoding proposed, by whether the engine kept it. Mostly rejected: it costs more than "
-            "it brings.",
-            "cps",
-            (Query(rate(vocabulary.DRAFT_TOKENS, "model", "state"), "{{model}} {{state}}"),),
-            requires="tensorrt_llm",
+            "Refused for want of room, of all asked",
+            "How many chats of those asked found no room. Above a few percent for long: more leaves, or fewer callers.",
+            "percentunit",
+            (
+                Query(
+                    share(
+                        rate(vocabulary.ADMISSION_REFUSED, "model"),
+                        rate(vocabulary.REQUESTS, "model"),
+                    ),
+                    "{{model}}",
+                ),
+            ),
+            most=1,
         ),
     ),
 )

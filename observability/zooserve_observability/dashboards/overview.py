@@ -190,14 +190,13 @@ _SERVED = Row(
 )
 
 _TRACES = Row(
-    "Traces",
+    "Traces and logs",
     (
         Panel(
             "Spans taken",
             "Spans that whoever takes them has taken. All three at 0 under load: tracing is off, or nothing arrives.",
             "cps",
             (Query(rate(vocabulary.SPANS_EXPORTED, "exporter"), "{{exporter}}"),),
-            width=6,
         ),
         Panel(
             "Spans lost",
@@ -205,7 +204,12 @@ _TRACES = Row(
             "does not answer, disk: there is no room for the log.",
             "cps",
             (Query(rate(vocabulary.SPANS_DROPPED, "exporter", "reason"), "{{exporter}}: {{reason}}"),),
-            width=6,
+        ),
+        Panel(
+            "Log lines lost",
+            "Lines that did not get into a log, because too many waited or the disk took none. Any: that log has gaps.",
+            "cps",
+            (Query(rate(vocabulary.LOG_LINES_DROPPED, "log"), "{{log}}"),),
         ),
         Panel(
             "Traces decided",
@@ -214,14 +218,14 @@ _TRACES = Row(
             "cps",
             (Query(rate(vocabulary.TRACES_DECIDED, "decision"), "{{decision}}"),),
             look="stacked",
-            width=6,
+            width=12,
         ),
         Panel(
             "Trace log",
             "What the trace log takes. It is bounded: flat at its bound is as it should be.",
             "bytes",
             (Query(now(vocabulary.TRACE_LOG_BYTES, "place"), "{{place}}"),),
-            width=6,
+            width=12,
         ),
     ),
 )

@@ -1,0 +1,97 @@
+"""The committed dashboards, read back as whoever asks Prometheus needs them: what is drawn, by which expressions.
+
+Reads JSON only: no part of Grafana's types is needed for it.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Drawn", "Target", "filled", "read"]
+
+_REQUIRES = re.compile(r"(?:^|\n)requires: (\w+)$")
+_VARIABLE = re.compile(r"\$(\w+)")
+_SPANS = ("__rate_interval", "__interval", "__range")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One query of a panel, with Grafana's variables in it."""
+
+    expression: str
+    legend: str
+    instant: bool
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One panel of a dashboard."""
+
+    dashboard: str
+    """The dashboard's uid."""
+    row: str
+    title: str
+    kind: str
+    """Grafana's name of the kind of picture."""
+    description: str
+    unit: str
+    stacked: bool
+    most: float | None
+    mappings: dict[str, str]
+    """What values stand for."""
+    place: tuple[int, int, int, int]
+    """x, y, width and height on the grid."""
+    targets: tuple[Target, ...]
+
+    @property
+    def requires(self) -> str:
+        """What an embedded platform lacks for it; empty where nothing."""
+        found = _REQUIRES.search(self.description)
+        return found[1] if found else ""
+
+
+def read(folder: Path) -> tuple[Drawn, ...]:
+    """Every panel of every dashboard in a folder."""
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise FileNotFoundError(f"no dashboards in {folder}: `make dashboards` writes them")
+    return tuple(drawn for file in files for drawn in _panels(json.loads(file.read_text())))
+
+
+def filled(expression: str, window: str) -> str:
+    """The expression for every value of every variable, its rates over one window."""
+    return _VARIABLE.sub(lambda found: window if found[1] in _SPANS else ".*", expression)
+
+
+def _panels(document: dict[str, Any]) -> Iterator[Drawn]:
+    row = ""
+    for panel in document["panels"]:
+        if panel["type"] == "row":
+            row = panel["title"]
+        else:
+            yield _panel(document["uid"], row, panel)
+
+
+def _panel(dashboard: str, row: str, panel: dict[str, Any]) -> Drawn:
+    field = panel["fieldConfig"]["defaults"]
+    place = panel["gridPos"]
+    return Drawn(
+        dashboard=dashboard,
+        row=row,
+        title=panel["title"],
+        kind=panel["type"],
+        description=panel["description"],
+        unit=field["unit"],
+        stacked=field.get("custom", {}).get("stacking", {}).get("mode") == "normal",
+        most=field.get("max"),
+        mappings={
+            value: result["text"]
+            for mapping in field.get("mappings", [])
+            for value, result in mapping["options"].items()
+        },
+        place=(place["x"], place["y"], place["w"], place["h"]),
+        targets=tuple(Target(target["expr"], target["legendFormat"], target["instant"]) for target in panel["targets"]),
+    )
