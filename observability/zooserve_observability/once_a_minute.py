@@ -27,5 +27,6 @@ class OnceAMinute:
         if self._said_at is not None and now - self._said_at < self._every_s:
             self._unsaid += 1
             return
-        self._log.warning(message + " (and %d times before, unsaid)", *values, self._unsaid)
+        repeated = f" ({self._unsaid} times more since the last warning)" if self._unsaid else ""
+        self._log.warning(message + repeated, *values)
         self._said_at, self._unsaid = now, 0
