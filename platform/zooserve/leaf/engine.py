@@ -53,6 +53,8 @@ class Usage:
     live_blocks: int
     reused_blocks: int
     """Blocks of prompts that were found in the cache, ever."""
+    generated_tokens: int
+    """Tokens written for any request, ever, whatever became of it."""
 
 
 class Engine:
@@ -66,6 +68,8 @@ class Engine:
         self._changed = threading.Condition()
         self._closing = threading.Event()
         self._reused_blocks = 0
+        self._generated_tokens = 0
+        """Of jobs that have left their slot."""
         workers = [threading.Thread(target=self._serve_slot, name=f"slot-{n}") for n in range(settings.slots)]
         self._threads = [*workers, threading.Thread(target=self._watch_queue, name="queue-watch")]
         for thread in self._threads:
@@ -103,6 +107,7 @@ class Engine:
         with self._changed:
             running = list(self._running)
             waiting = self._waiting()
+            generated = self._generated_tokens + sum(job.generated_tokens for job in running)
         return Usage(
             slots=self._settings.slots,
             active=len(running),
@@ -112,6 +117,7 @@ class Engine:
             live_tokens=sum(job.live_tokens for job in running),
             live_blocks=sum(-(-job.live_tokens // size) for job in running),
             reused_blocks=self._reused_blocks,
+            generated_tokens=generated,
         )
 
     def close(self, timeout_s: float = 10.0) -> bool:
@@ -142,6 +148,7 @@ class Engine:
             with self._changed:
                 self._running.discard(job)
                 self._reused_blocks += job.cached_tokens // self._settings.tokens_per_block
+                self._generated_tokens += job.generated_tokens
             self._end(job)
 
     def _next(self) -> Job | None:

@@ -12,7 +12,7 @@ from zooserve.errors import BackendUnavailable, BadInput, Overloaded
 from zooserve.leaf.engine import Engine
 from zooserve.leaf.job import Cancelled, Failed, Finished, Job
 from zooserve.leaf.llama import EngineSettings
-from zooserve.leaf.metrics import gauges, load_in
+from zooserve.leaf.metrics import load_in, samples
 from zooserve.leaf.sampling import Sampling
 
 SETTINGS = EngineSettings(
@@ -256,15 +256,40 @@ def test_the_load_is_read_back_from_a_metrics_page(engine: Engine, script: Scrip
     start(engine, "a")
     script.started.get(timeout=20)
     start(engine, "b")
-    labels = {"nv_trt_llm_request_metrics": "request_type", "nv_trt_llm_kv_cache_block_metrics": "kv_cache_block_type"}
+    labels = {
+        "nv_trt_llm_request_metrics": "request_type",
+        "nv_trt_llm_kv_cache_block_metrics": "kv_cache_block_type",
+        "zooserve_leaf_kv_tokens": "kv_state",
+        "zooserve_leaf_generated_tokens_total": "leaf",
+    }
     page = "\n".join(
-        f'{family}{{{labels.get(family, "kv_state")}="{value}",model="tensorrt_llm",version="1"}} {number}'
-        for (family, value), number in gauges(engine.usage(), 640, 32).items()
+        f'{family}{{{labels[family]}="{value}",model="tensorrt_llm",version="1"}} {number}'
+        for (family, value), number in samples(engine.usage(), 640, 32).items()
     )
 
     load = load_in(page)
 
     assert (load.active_requests, load.waiting_requests, load.cached_kv_tokens) == (1, 1, 640)
+
+
+def test_every_token_is_counted_whatever_becomes_of_its_request(engine: Engine, script: Script) -> None:
+    finished, caller = start(engine, "a")
+    for chunk in (PROGRESS, token("x", 1), token("y", 2), token("", 3, "stop")):
+        script.chunks["a"].put(chunk)
+    caller.outcome()
+    cancelled, left = start(engine, "b")
+    script.chunks["b"].put(token("x", 1))
+    left.texts.get(timeout=20)
+    assert engine.usage().generated_tokens == 3 + 1
+    engine.cancel(cancelled)
+    script.chunks["b"].put(token("y", 2))
+    assert left.outcome() == Cancelled()
+    broken, failed = start(engine, "c")
+    script.chunks["c"].put(token("x", 5))
+    script.chunks["c"].put(RuntimeError("broken"))
+    failed.outcome()
+    assert engine.usage().generated_tokens == 3 + 2 + 5
+    assert [job.generated_tokens for job in (finished, cancelled, broken)] == [3, 2, 5]
 
 
 def test_a_page_without_the_leaf_is_an_error() -> None:

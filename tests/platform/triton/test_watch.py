@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from zooserve.leaf.engine import Usage
-from zooserve.leaf.metrics import FAMILIES, gauges
+from zooserve.leaf.metrics import FAMILIES, samples
 from zooserve.settings import WatchSettings
 from zooserve.triton.samples import SAMPLES
 from zooserve.triton.server import Addresses
@@ -313,6 +313,12 @@ def test_probes_are_small() -> None:
     assert image.body().endswith(SAMPLES["image"])
 
 
+def sample_line(name: str, value: str, number: float) -> str:
+    labels = {**FAMILIES[name].labels(value), "model": "tensorrt_llm"}
+    told = ",".join(f'{label}="{text}"' for label, text in labels.items())
+    return f"{name}{{{told}}} {number}"
+
+
 def leaf_page(live_tokens: int) -> Callable[[], httpx.Response]:
     usage = Usage(
         slots=16,
@@ -323,11 +329,9 @@ def leaf_page(live_tokens: int) -> Callable[[], httpx.Response]:
         live_tokens=live_tokens,
         live_blocks=live_tokens // 32,
         reused_blocks=0,
+        generated_tokens=0,
     )
-    lines = [
-        f'{name}{{{FAMILIES[name].label}="{value}",model="tensorrt_llm"}} {number}'
-        for (name, value), number in gauges(usage, 0, 32).items()
-    ]
+    lines = [sample_line(name, value, number) for (name, value), number in samples(usage, 0, 32).items()]
     return lambda: httpx.Response(200, text="\n".join(lines))
 
 

@@ -19,7 +19,7 @@ from zooserve.leaf.contract import CANCELLED, ERROR_PREFIX, INPUTS, NOT_AVAILABL
 from zooserve.leaf.engine import Engine
 from zooserve.leaf.job import Cancelled, Failed, Job
 from zooserve.leaf.llama import Llama, load_engine_settings
-from zooserve.leaf.metrics import FAMILIES, Family, gauges
+from zooserve.leaf.metrics import FAMILIES, Family, samples
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 _SAMPLE_PERIOD_S = 0.25
@@ -152,7 +152,7 @@ class MetricSampler:
         self._labels = {"model": args["model_name"], "version": args["model_version"]}
         self._closing = threading.Event()
         # Must outlive their series: a family that is collected first leaves series that refuse every update.
-        self._families = {name: _gauges_of(name, family) for name, family in FAMILIES.items()}
+        self._families = {name: _made(name, family) for name, family in FAMILIES.items()}
         self._thread = threading.Thread(target=self._sample, name="metrics")
         self._thread.start()
 
@@ -168,7 +168,7 @@ class MetricSampler:
             try:
                 for key, value in self._values().items():
                     if known.get(key) != value:
-                        series[key].set(value)
+                        _write(series[key], FAMILIES[key[0]], known.get(key, 0.0), value)
                         known[key] = value
             except Exception:  # a missed sample is not worth the thread
                 _log.exception("metrics could not be sampled")
@@ -176,18 +176,27 @@ class MetricSampler:
 
     def _values(self) -> dict[tuple[str, str], float]:
         cached = self._llama.cached_tokens()  # may wait for an engine step, so before what must be fresh
-        return gauges(self._engine.usage(), cached, self._tokens_per_block)
+        return samples(self._engine.usage(), cached, self._tokens_per_block)
 
     def _series(self) -> dict[tuple[str, str], Any]:
         return {
-            (name, value): self._families[name].Metric(labels={**self._labels, family.label: value})
+            (name, value): self._families[name].Metric(labels={**self._labels, **family.labels(value)})
             for name, family in FAMILIES.items()
             for value in family.values
         }
 
 
-def _gauges_of(name: str, family: Family) -> Any:
-    return pb_utils.MetricFamily(name=name, description=family.description, kind=pb_utils.MetricFamily.GAUGE)
+def _made(name: str, family: Family) -> Any:
+    kind = pb_utils.MetricFamily.COUNTER if family.kind == "counter" else pb_utils.MetricFamily.GAUGE
+    return pb_utils.MetricFamily(name=name, description=family.description, kind=kind)
+
+
+def _write(metric: Any, family: Family, before: float, now: float) -> None:
+    """A counter takes increments only."""
+    if family.kind == "counter":
+        metric.increment(now - before)
+    else:
+        metric.set(now)
 
 
 def _end_with_server(server_pid: int) -> None:
