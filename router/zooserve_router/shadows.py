@@ -94,7 +94,9 @@ class Shadows:
             raise
         except Exception as exc:
             outcome = InternalError.__name__
-            self._warn("the shadow %s broke: %r", mirrored.shadow.name, exc)
+            # Its words may quote what the caller sent.
+            shadow, kind = mirrored.shadow.name, type(exc).__name__
+            self._warn("the shadow %s broke on request %s: %s", shadow, mirrored.context.request_id, kind)
         finally:
             self._metrics.ended(mirrored.labels, outcome, time.perf_counter() - began)
 

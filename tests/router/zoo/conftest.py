@@ -60,12 +60,17 @@ def vector_of(text: str) -> np.ndarray:
 
 @dataclass
 class FakeZoo:
-    """Answers like the zoo's ensembles; holds answers back while `open` is clear; raises `fault` if there is one."""
+    """Answers like the zoo's ensembles; holds answers back while `open` is clear; raises `fault` if there is one.
+
+    Both are for all Triton models, `held` and `faults` for those that they name.
+    """
 
     asked: list[Inference] = field(default_factory=list)
     sent: list[tuple[str, str, Mapping[str, str], bytes]] = field(default_factory=list)
     open: asyncio.Event = field(default_factory=asyncio.Event)
     fault: ServingError | None = None
+    held: dict[str, asyncio.Event] = field(default_factory=dict)
+    faults: dict[str, Exception] = field(default_factory=dict)
     refused: bytes = b"refuse me"
     """An image or file that holds this is refused as a stage refuses it."""
     answer: RawAnswer = field(default_factory=lambda: RawAnswer(200, {"content-type": "application/json"}, b"{}"))
@@ -78,9 +83,11 @@ class FakeZoo:
         self.most_busy = max(self.most_busy, self.busy)
         try:
             await self.open.wait()
+            if wanted.model in self.held:
+                await self.held[wanted.model].wait()
             await asyncio.sleep(0)
-            if self.fault is not None:
-                raise self.fault
+            if fault := self.fault or self.faults.get(wanted.model):
+                raise fault
             return InferenceAnswer(wanted.model, "1", self._outputs(wanted))
         finally:
             self.busy -= 1
@@ -151,6 +158,15 @@ class Router:
 
     async def embed(self, input: Any, **fields: Any) -> httpx.Response:
         return await self.http.post("/v1/embeddings", json={"model": "embed", "input": input, **fields})
+
+    def counted(self, metric: str, **labels: str) -> float:
+        """The value of the series with all of these labels; 0 where there is none."""
+        series = [
+            line.rpartition(" ")[2]
+            for line in self.metrics.exposition().decode().splitlines()
+            if line.startswith(f"{metric}{{") and all(f'{name}="{value}"' in line for name, value in labels.items())
+        ]
+        return sum(map(float, series))
 
     @property
     def taken_tokens(self) -> int:
