@@ -62,6 +62,7 @@ GPU_UTILISATION = ForeignMetric("nv_gpu_utilization", "gauge", "triton", ("gpu_u
 
 HAPROXY_SESSIONS = ForeignMetric("haproxy_frontend_current_sessions", "gauge", "haproxy", ("proxy",))
 HAPROXY_LIMIT = ForeignMetric("haproxy_frontend_limit_sessions", "gauge", "haproxy", ("proxy",))
+HAPROXY_WORKING = ForeignMetric("haproxy_backend_current_sessions", "gauge", "haproxy", ("proxy",))
 HAPROXY_QUEUE = ForeignMetric("haproxy_backend_current_queue", "gauge", "haproxy", ("proxy",))
 HAPROXY_SERVERS = ForeignMetric("haproxy_backend_active_servers", "gauge", "haproxy", ("proxy",))
 

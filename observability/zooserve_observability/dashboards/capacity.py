@@ -7,6 +7,11 @@ from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Ro
 __all__ = ["DASHBOARD"]
 
 _ROUTER = ('application="zooserve"',)
+_TO_ROUTER = ('proxy="http-zooserve"',)
+_WORKING = now(foreign.HAPROXY_WORKING, "instance", where=_TO_ROUTER)
+_QUEUED = now(foreign.HAPROXY_QUEUE, "instance", where=_TO_ROUTER)
+_MEMORY = now(foreign.NODE_MEMORY_TOTAL, "ip", how="max")
+_MEMORY_USED = now(foreign.NODE_MEMORY_USED, "ip", how="max")
 _FRONT = ('proxy="http_frontend"',)
 
 _GPUS = Row(
@@ -64,12 +69,16 @@ _NODES = Row(
         ),
         Panel(
             "Memory of the node",
-            "Used and there, everything on the node counted. Near the top the kernel ends processes.",
+            "Used and free, everything on the node counted. With nothing free the kernel ends processes.",
             "bytes",
             (
-                Query(now(foreign.NODE_MEMORY_USED, "ip", how="max"), "{{ip}} used"),
-                Query(now(foreign.NODE_MEMORY_TOTAL, "ip", how="max"), "{{ip}} total"),
+                Query(_MEMORY_USED, "{{ip}} used"),
+                Query(
+                    f"{_MEMORY} - {_MEMORY_USED}",
+                    "{{ip}} free",
+                ),
             ),
+            look="stacked",
         ),
         Panel(
             "Memory of the router's processes",
@@ -85,13 +94,15 @@ _NODES = Row(
             (Query(f"{now(foreign.RAY_COMPONENT_CPU, 'Component')} / 100", "{{Component}}"),),
         ),
         Panel(
-            "Router replicas",
-            "Healthy replicas, and as many as there should be. Fewer for more than a minute: the router's log.",
+            "In flight, for each replica of the router",
+            "Requests in flight for each healthy replica, and for each that there should be. The lines apart: "
+            "replicas are missing; see the router's log.",
             "short",
             (
-                Query(now(foreign.RAY_REPLICAS, "deployment", where=_ROUTER), "{{deployment}} healthy"),
+                Query(f"{now(vocabulary.IN_FLIGHT)} / {now(foreign.RAY_REPLICAS, where=_ROUTER)}", "healthy"),
                 Query(
-                    now(foreign.RAY_TARGET_REPLICAS, "deployment", where=_ROUTER, how="max"), "{{deployment}} wanted"
+                    f"{now(vocabulary.IN_FLIGHT)} / {now(foreign.RAY_TARGET_REPLICAS, where=_ROUTER, how='max')}",
+                    "wanted",
                 ),
             ),
         ),
@@ -124,12 +135,18 @@ _EDGE = Row(
             worry_at=0.8,
         ),
         Panel(
-            "HAProxy: queue and servers",
-            "Requests that wait for a replica, and replicas that can be reached. Any that wait: no replica takes them.",
+            "HAProxy: requests for each replica",
+            "What is being answered or waits for a replica, for each replica that can be reached. Much more than the "
+            "router has in flight: they wait here.",
             "short",
             (
-                Query(now(foreign.HAPROXY_QUEUE, "proxy", where=('proxy=~"http-.*"',)), "{{proxy}} waiting"),
-                Query(now(foreign.HAPROXY_SERVERS, "proxy", where=('proxy=~"http-.*"',)), "{{proxy}} servers"),
+                Query(
+                    ratio(
+                        f"{_WORKING} + {_QUEUED}",
+                        now(foreign.HAPROXY_SERVERS, "instance", where=_TO_ROUTER),
+                    ),
+                    "{{instance}}",
+                ),
             ),
         ),
         Panel(

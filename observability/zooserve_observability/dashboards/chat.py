@@ -90,13 +90,18 @@ _ROOM = Row(
     "Room",
     (
         Panel(
-            "Held of the token budget",
-            "Prompts and everything granted, of what may be in flight. At the budget the next chat waits: see beside.",
+            "Token budget: held and free",
+            "Prompts and everything granted, and what is left of what may be in flight. Nothing free: the next chat "
+            "waits, see beside.",
             "short",
             (
                 Query(now(vocabulary.CHAT_HELD_TOKENS, "model"), "{{model}} held"),
-                Query(now(vocabulary.CHAT_BUDGET_TOKENS, "model"), "{{model}} budget"),
+                Query(
+                    f"{now(vocabulary.CHAT_BUDGET_TOKENS, 'model')} - {now(vocabulary.CHAT_HELD_TOKENS, 'model')}",
+                    "{{model}} free",
+                ),
             ),
+            look="stacked",
         ),
         Panel(
             "Waiting for room",

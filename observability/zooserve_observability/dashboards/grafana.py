@@ -170,7 +170,7 @@ def _options(panel: Panel) -> object:
 def _field(panel: Panel) -> grafana.FieldConfig:
     return grafana.FieldConfig(
         unit=panel.unit,
-        min_val=0,
+        min_val=panel.least,
         max_val=panel.most,
         mappings=_mappings(panel) or None,
         thresholds=_thresholds(panel),

@@ -149,10 +149,16 @@ _SERVED = Row(
         ),
         Panel(
             "Models and weights",
-            "What runs where, and the beginning of the digest of its weights. Two rows for one model and version: "
-            "nodes serve different weights.",
-            "none",
-            (Query(now(vocabulary.MODEL_INFO, *vocabulary.MODEL_INFO.labels), ""),),
+            "What runs where, the beginning of the digest of its weights, and how much it is asked. Two rows for one "
+            "model and version: nodes serve different weights.",
+            "reqps",
+            (
+                Query(
+                    f"{rate(vocabulary.REQUESTS, *_RUN)} * on (model, version) group_right () "
+                    f"{now(vocabulary.MODEL_INFO, *vocabulary.MODEL_INFO.labels, how='max')}",
+                    "",
+                ),
+            ),
             look="table",
             width=12,
         ),

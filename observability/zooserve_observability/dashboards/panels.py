@@ -49,7 +49,9 @@ class Panel:
     """What an embedded platform on a CPU lacks, so that nothing is drawn there."""
     traces: Traces = ""
     most: float | None = None
-    """The upper end of the scale, where there is one; the lower is always 0."""
+    """The upper end of the scale, where there is one."""
+    least: float | None = 0
+    """The lower end."""
     worry_at: float | None = None
     """Where the line is drawn above which (or, for a share of what is well, below which) somebody should look."""
     states: tuple[State, ...] = ()

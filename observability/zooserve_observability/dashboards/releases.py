@@ -12,6 +12,8 @@ _BY_RELEASE = rate(vocabulary.RELEASE_REQUESTS, *_RELEASE)
 # What callers gave up is nobody's fault.
 _WRONG = rate(vocabulary.RELEASE_REQUESTS, *_RELEASE, where=('outcome!~"ok|cancelled"',))
 _BY_ANSWERING = rate(vocabulary.RELEASE_REQUESTS, "model", where=('role!="shadow"',))
+_OBSERVED = f"{_BY_RELEASE} / on (model) group_left () {_BY_ANSWERING}"
+_CONFIGURED = now(vocabulary.RELEASE_SHARE, *_RELEASE, how="max")
 _P95 = quantile(0.95, vocabulary.RELEASE_DURATION, *_RELEASE)
 _P95_SERVING = quantile(0.95, vocabulary.RELEASE_DURATION, "model", where=('role="serving"',))
 
@@ -19,25 +21,25 @@ _SHARES = Row(
     "Who gets how much",
     (
         Panel(
-            "Share, as configured",
-            "What the catalogue says that each release is to get. A shadow's share is of copies, beside the others.",
-            "percentunit",
-            (Query(now(vocabulary.RELEASE_SHARE, *_RELEASE, how="max"), _NAMED),),
-            most=1,
+            "Requests",
+            "What each release ran, a shadow's copies too. A judgement needs some hundreds of them.",
+            "reqps",
+            (Query(_BY_RELEASE, _NAMED),),
         ),
         Panel(
             "Share, as observed",
-            "What each release got, of what those that answer got together. Far from the configured one for long: few "
-            "requests, or one caller who is always given the same release.",
+            "What each release got, of what those that answer got together. Compare with the share that the catalogue "
+            "says, beside.",
             "percentunit",
-            (Query(f"{_BY_RELEASE} / on (model) group_left () {_BY_ANSWERING}", _NAMED),),
-            most=1,
+            (Query(_OBSERVED, _NAMED),),
         ),
         Panel(
-            "Requests",
-            "What each release ran. A judgement needs some hundreds of them.",
-            "reqps",
-            (Query(_BY_RELEASE, _NAMED),),
+            "Share, observed less configured",
+            "0 is as the catalogue says. Far from it for long: few requests, or, where the split is by caller, a few "
+            "busy callers.",
+            "percentunit",
+            (Query(f"{_OBSERVED} - {_CONFIGURED}", _NAMED),),
+            least=None,
         ),
     ),
 )

@@ -36,6 +36,7 @@ def _left(title: str, indicator: Indicator) -> Panel:
         "percentunit",
         (Query(f"1 - avg_over_time({by_hour}[{_MONTH}]) / {1 - indicator.objective:.10g}", _NAMED),),
         look="number",
+        least=None,
         most=1,
     )
 
