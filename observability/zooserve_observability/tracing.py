@@ -5,6 +5,7 @@ trace. Baggage is not read. A request is sampled once, when it begins: what is n
 that it calls gets a `traceparent`, since Triton traces whatever brings one, whatever its flags say.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -38,6 +39,8 @@ Attributes = Mapping[str, AttributeValue]
 _READ = ("traceparent", "tracestate")
 _LIMITS = SpanLimits(max_span_attributes=64, max_span_attribute_length=4096, max_events=16, max_links=4)
 _NONE: Attributes = {}
+# They warn of every header that they pass over, and quote it: a caller could fill the router's log.
+_TALKATIVE = ("opentelemetry.trace.span", "opentelemetry.trace.propagation.tracecontext")
 
 
 class Tracing:
@@ -46,6 +49,8 @@ class Tracing:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._propagator = TraceContextTextMapPropagator()
+        for name in _TALKATIVE:
+            logging.getLogger(name).setLevel(logging.ERROR)
 
     @classmethod
     def by(cls, settings: TracingSettings, processor: SpanProcessor) -> "Tracing":
