@@ -5,12 +5,12 @@ from typing import Literal, get_args
 from prometheus_client import CollectorRegistry
 
 from zooserve_observability import vocabulary
+from zooserve_observability.trace_log.decision import Decision
 
-__all__ = ["Decision", "DropReason", "Exporter", "TraceMetrics"]
+__all__ = ["DropReason", "Exporter", "TraceMetrics"]
 
 Exporter = Literal["router", "log", "forward"]
 DropReason = Literal["queue_full", "failed", "disk"]
-Decision = Literal["error", "slow", "sampled", "left_out"]
 
 
 class TraceMetrics:

@@ -21,6 +21,7 @@
         ├── PortTaken            another process listens there
         ├── AlreadyRunning       this state folder belongs to a running platform
         ├── NotRunning           no platform runs from this state folder
+        ├── NoSuchTrace          the trace log does not know what is asked for, or is not there
         ├── LockFault            the weights lock cannot be used
         ├── MissingPart          a binary, library or weight is not there
         ├── WrongHash            a file is not the one that was pinned
@@ -55,6 +56,7 @@ __all__ = [
     "MethodNotAllowed",
     "MissingPart",
     "ModelNotFound",
+    "NoSuchTrace",
     "NotALeaf",
     "NotRunning",
     "OtherEmbeddingSpace",
@@ -238,6 +240,10 @@ class AlreadyRunning(SetupError):
 
 class NotRunning(SetupError):
     """No platform runs from this state folder."""
+
+
+class NoSuchTrace(SetupError):
+    """The trace log does not know what is asked for, or is not there."""
 
 
 class LockFault(SetupError):

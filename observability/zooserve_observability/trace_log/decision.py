@@ -9,11 +9,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 from zooserve_observability.trace_log.portions import Portion, Root
-from zooserve_observability.trace_metrics import Decision
 
-__all__ = ["KEPT", "Policy", "decided"]
+__all__ = ["KEPT", "Decision", "Policy", "decided"]
+
+Decision = Literal["error", "slow", "sampled", "left_out"]
 
 KEPT: frozenset[Decision] = frozenset({"error", "slow", "sampled"})
 _BITS = 64

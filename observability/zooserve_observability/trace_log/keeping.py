@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from zooserve_observability.once_a_minute import OnceAMinute
-from zooserve_observability.trace_log.decision import KEPT, Policy, decided
+from zooserve_observability.trace_log.decision import KEPT, Decision, Policy, decided
 from zooserve_observability.trace_log.portions import Portion
 from zooserve_observability.trace_log.settling import Settling, Waiting
 from zooserve_observability.trace_log.store import DECISIONS, Settled, StoreFailed, TraceStore
-from zooserve_observability.trace_metrics import Decision, TraceMetrics
+from zooserve_observability.trace_metrics import TraceMetrics
 
 __all__ = ["TraceKeeping"]
 

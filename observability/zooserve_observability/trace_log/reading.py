@@ -9,22 +9,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from zooserve_observability.spans import Span
+from zooserve_observability.trace_log.decision import Decision
 from zooserve_observability.trace_log.portions import unpacked
 from zooserve_observability.trace_log.store import APPLICATION_ID, DECISIONS, SCHEMA_VERSION
-from zooserve_observability.trace_metrics import Decision
 
 __all__ = ["NoTraceLog", "Request", "Selection", "TraceReader"]
 
-Selection = Literal["newest", "slowest", "errors"]
+Selection = Literal["newest", "slowest"]
 _BUSY_S = 3.0
-_WHERE = {"newest": "1", "slowest": "1", "errors": f"decision = {DECISIONS.index('error')}"}
-_ORDER = {
+_ORDER: dict[Selection, str] = {
     "newest": "began_ns DESC, requests.number DESC",
     "slowest": "coalesce(first_token_ns, duration_ns) DESC",
-    "errors": "began_ns DESC, requests.number DESC",
 }
 _COLUMNS = """trace_id, decision, span_id, request_id, model, version, slo_class, outcome, route, began_ns, duration_ns,
-    first_token_ns, (SELECT sum(spans) FROM portions WHERE portions.trace = traces.number)"""
+    first_token_ns, failed, (SELECT sum(spans) FROM portions WHERE portions.trace = traces.number)"""
 
 
 class NoTraceLog(Exception):
@@ -47,6 +45,8 @@ class Request:
     began_ns: int
     duration_ns: int
     first_token_ns: int | None
+    failed: int
+    """1 where the router answered 5xx, or broke off."""
     spans: int
     """Of its whole trace, which may hold other requests of its caller's."""
 
@@ -57,10 +57,9 @@ class TraceReader:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def requests(self, selection: Selection, limit: int) -> list[Request]:
-        """That many of them. Raises NoTraceLog."""
-        where, order = _WHERE[selection], _ORDER[selection]
-        return self._requests(f"WHERE {where} ORDER BY {order} LIMIT ?", limit)
+    def requests(self, selection: Selection, limit: int, *, errors: bool = False) -> list[Request]:
+        """That many of them, or of those that failed. Raises NoTraceLog."""
+        return self._requests(f"WHERE failed >= ? ORDER BY {_ORDER[selection]} LIMIT ?", int(errors), limit)
 
     def of_request(self, request_id: str) -> list[Request]:
         """Those with this id, the newest first: callers may choose theirs, and choose one twice. Raises NoTraceLog."""
@@ -80,11 +79,11 @@ class TraceReader:
             except (zlib.error, ValueError, TypeError) as exc:
                 raise NoTraceLog(f"{self._path} is damaged ({exc})") from exc
 
-    def _requests(self, rest: str, value: Any) -> list[Request]:
+    def _requests(self, rest: str, *values: Any) -> list[Request]:
         query = f"SELECT {_COLUMNS} FROM requests JOIN traces ON traces.number = requests.trace {rest}"  # noqa: S608
         with self._open() as database:
-            rows = database.execute(query, (value,)).fetchall()
-        return [Request(row[0], DECISIONS[row[1]], *row[2:]) for row in rows]
+            rows = database.execute(query, values).fetchall()
+        return [_request(*row) for row in rows]
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -101,6 +100,10 @@ class TraceReader:
                 database.close()
         except sqlite3.Error as exc:
             raise NoTraceLog(f"{self._path} cannot be read ({exc})") from exc
+
+
+def _request(trace_id: str, decision: int, *rest: Any) -> Request:
+    return Request(trace_id, DECISIONS[decision], *rest)
 
 
 def _require_own(database: sqlite3.Connection) -> None:

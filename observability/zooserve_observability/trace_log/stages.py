@@ -9,7 +9,7 @@ from functools import cached_property
 
 from zooserve_observability.spans import Span
 
-__all__ = ["Node", "Slowest", "slowest_of", "trees"]
+__all__ = ["Node", "Slowest", "slowest_of", "stage_of", "trees", "trees_between"]
 
 _COMPUTE = "compute"
 _QUEUE_START = "QUEUE_START"
@@ -91,13 +91,18 @@ def _placed(root: Node) -> Iterator[Node]:
         yield node
 
 
+def trees_between(roots: Iterable[Node], began_ns: int, ended_ns: int) -> list[Node]:
+    """Those that began between two moments."""
+    return [root for root in roots if began_ns <= root.span.start_ns <= ended_ns]
+
+
 def slowest_of(root: Node) -> Slowest:
     """The stage and phase with the most time of their own on the way from the root's begin to its end."""
     spent: dict[tuple[str, str], int] = {}
     nodes: dict[tuple[str, str], set[str]] = {}
     for node, began, ended in _own_times(root):
         for phase, took in _phases(node, began, ended):
-            key = (_stage(node), phase)
+            key = (stage_of(node), phase)
             spent[key] = spent.get(key, 0) + took
             nodes.setdefault(key, set()).add(node.span.span_id)
     whole = root.span.duration_ns
@@ -135,8 +140,8 @@ def _phases(node: Node, began: int, ended: int) -> Iterable[tuple[str, int]]:
     return [("itself" if node.below else "", ended - began)]
 
 
-def _stage(node: Node) -> str:
-    """A model where the span is one of Triton's, else the span's name, and the model that it says it worked for."""
+def stage_of(node: Node) -> str:
+    """What a span is counted to: a model where it is one of Triton's spans, else its own name and whom it works for."""
     if node.span.name == _COMPUTE or node.model.partition("@")[0] == node.span.name:
         return node.model or node.span.name
     return f"{node.span.name} ({node.model})" if node.model else node.span.name

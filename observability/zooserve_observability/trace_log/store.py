@@ -13,8 +13,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from zooserve_observability.trace_log.decision import Decision
 from zooserve_observability.trace_log.portions import Portion, Root
-from zooserve_observability.trace_metrics import Decision
 
 __all__ = ["APPLICATION_ID", "DECISIONS", "SCHEMA_VERSION", "Settled", "StoreFailed", "TraceStore", "joined"]
 
@@ -42,7 +42,8 @@ CREATE TABLE requests (
   route TEXT NOT NULL,
   began_ns INTEGER NOT NULL,
   duration_ns INTEGER NOT NULL,
-  first_token_ns INTEGER
+  first_token_ns INTEGER,
+  failed INTEGER NOT NULL
 );
 CREATE INDEX requests_by_id ON requests (request_id);
 CREATE INDEX requests_by_time ON requests (began_ns);
@@ -249,7 +250,7 @@ def _write(database: sqlite3.Connection, trace: Settled) -> None:
         (trace.trace_id, decision, worth),
     ).fetchone()[0]
     roots = [_request(number, root) for portion in trace.portions for root in portion.roots]
-    database.executemany("INSERT INTO requests VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", roots)
+    database.executemany("INSERT INTO requests VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", roots)
     body = zlib.compress(joined(trace.portions), 1)
     database.execute("INSERT INTO portions VALUES (NULL, ?, ?, ?)", (number, trace.spans, body))
 
@@ -257,5 +258,5 @@ def _write(database: sqlite3.Connection, trace: Settled) -> None:
 def _request(trace: int, root: Root) -> tuple[object, ...]:
     return (
         trace, root.span_id, root.request_id, root.model, root.version, root.slo_class, root.outcome, root.route,
-        root.began_ns, root.duration_ns, root.first_token_ns,
+        root.began_ns, root.duration_ns, root.first_token_ns, root.failed,
     )  # fmt: skip

@@ -43,6 +43,7 @@ def test_help_names_every_command(zooserve: Zooserve) -> None:
         "new",
         "models",
         "logs",
+        "trace",
         "demo",
         "route",
         "template",
