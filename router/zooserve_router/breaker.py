@@ -82,16 +82,21 @@ class Breaker:
         self._tell()
 
     @property
+    def is_closed(self) -> bool:
+        """Whether every call goes through."""
+        return not self._openings
+
+    @property
     def state(self) -> BreakerState:
         """As the metric tells it."""
-        if not self._openings:
+        if self.is_closed:
             return "closed"
         return "open" if self._trial is None else "half_open"
 
     @property
     def allows(self) -> bool:
         """Whether a call would be let through now."""
-        return not self._openings or self._allows_trial()
+        return self.is_closed or self._allows_trial()
 
     @property
     def pause_s(self) -> float:

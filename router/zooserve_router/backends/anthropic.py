@@ -19,6 +19,11 @@ class AnthropicUpstream:
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
 
+    @property
+    def is_mistrusted(self) -> bool:
+        """Whether the upstream's breaker is not closed."""
+        return not self._upstream.way.breaker.is_closed
+
     async def prove(self, timeout_s: float) -> None:
         """That it is there and takes our key, at no cost. Raises a ServingError otherwise."""
         await self._upstream.list_models(timeout_s)

@@ -21,6 +21,11 @@ class Guarded:
         self.backend = backend
         self.breaker = breaker
 
+    @property
+    def is_mistrusted(self) -> bool:
+        """Whether its breaker is not closed."""
+        return not self.breaker.is_closed
+
     def generate(self, work: Work, timeout_s: float) -> AsyncGenerator[Piece, None]:
         """The backend's answer. Raises BackendUnavailable at once while the breaker is open."""
         return guarded(self.backend, self.breaker, work, timeout_s)

@@ -102,7 +102,12 @@ class Leaves:
 
     def left_out(self) -> frozenset[str]:
         """The leaves that are down, as far as this router knows."""
-        return frozenset(name for name, leaf in self._leaves.items() if leaf.breaker.state != "closed")
+        return frozenset(name for name, leaf in self._leaves.items() if not leaf.breaker.is_closed)
+
+    @property
+    def is_mistrusted(self) -> bool:
+        """Whether every leaf is left out."""
+        return len(self.left_out()) == len(self._leaves)
 
     async def generate(self, work: Work, timeout_s: float) -> AsyncGenerator[Piece, None]:
         """The answer of one leaf. Each leaf is asked at most once, and a second one only before the first piece.
@@ -139,7 +144,7 @@ class Leaves:
 
     def _broken_off(self, fault: ServingError) -> ServingError:
         """What a caller is told whose answer stopped; while another leaf is up, the model is not unavailable."""
-        if len(self.left_out()) == len(self._leaves):
+        if self.is_mistrusted:
             return fault
         return BackendFailed(f"The answer broke off: {fault.message} Another server is up: send the request again.")
 

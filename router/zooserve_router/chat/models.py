@@ -18,7 +18,7 @@ from zooserve_router.chat.tokens import ChatTokenizer, load_tokenizer
 from zooserve_router.fair_queue import FairQueue
 from zooserve_router.readiness import Probe
 
-__all__ = ["ChatBackend", "ChatModel", "Provable", "chat_probe", "load_chat_models"]
+__all__ = ["ChatBackend", "ChatModel", "Guardable", "Provable", "chat_probe", "load_chat_models"]
 
 _PROBE_TIMEOUT_S = 30.0
 _log = logging.getLogger(__name__)
@@ -40,6 +40,15 @@ class Provable(Protocol):
     async def prove(self, timeout_s: float) -> None: ...
 
 
+@runtime_checkable
+class Guardable(Protocol):
+    """A backend that a circuit breaker guards."""
+
+    @property
+    def is_mistrusted(self) -> bool:
+        """Whether its breaker is not closed, and lets one call at a time try."""
+
+
 @dataclass(frozen=True)
 class ChatModel:
     """A chat model of the catalogue. Without template and tokenizer its backend has its own."""
@@ -50,6 +59,13 @@ class ChatModel:
     """Room in its budget, and who waits for it."""
     template: ChatTemplate | None = None
     tokenizer: ChatTokenizer | None = None
+
+    @property
+    def calls_at_once(self) -> int | None:
+        """How many calls of one request may run at a time: one where the first has yet to show that they can."""
+        if isinstance(self.backend, Guardable) and self.backend.is_mistrusted:
+            return 1
+        return self.queue.budget.limit_requests
 
 
 def load_chat_models(

@@ -126,8 +126,7 @@ class ChatService:
     async def _steps(self, account: Account, held: Held, waits: Waits) -> AsyncGenerator[Step, None]:
         model, context = account.ask.chat.model, account.context
         try:
-            at_once = account.ask.chat.queue.budget.limit_requests
-            async with aclosing(merged(self._calls(account, held), at_once)) as steps:
+            async with aclosing(merged(self._calls(account, held), account.ask.chat.calls_at_once)) as steps:
                 while True:
                     with waits:
                         step = await anext(steps, None)
