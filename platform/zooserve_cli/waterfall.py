@@ -25,6 +25,9 @@ _DURATION = 9
 _SLACK_NS = 1_000_000_000
 """Of clocks that differ."""
 _PIPED_WIDTH = 160
+_WIDE = 100
+_ID = 28
+"""The length of the ids that the router makes; longer ones of callers' are folded."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,13 @@ def list_requests(requests: Sequence[Request]) -> None:
     if not out.is_terminal:
         out = Console(highlight=False, width=_PIPED_WIDTH)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("time", no_wrap=True, min_width=max(len(_clock(request.began_ns)) for request in requests))
-    table.add_column("request", no_wrap=True, overflow="fold", min_width=min(28, _longest(requests)))
-    table.add_column("model", no_wrap=True, overflow="ellipsis", min_width=7)
-    table.add_column("class", no_wrap=True, overflow="ellipsis", min_width=5)
-    table.add_column("outcome", no_wrap=True, overflow="ellipsis", min_width=9)
-    table.add_column("took", no_wrap=True, justify="right", min_width=8)
-    table.add_column("spans", no_wrap=True, justify="right", min_width=5)
+    table.add_column("time", no_wrap=True)
+    table.add_column("request", overflow="fold", max_width=_ID)
+    # Beside them, what has to be read whole just fits into 80 columns.
+    for name, narrow in (("model", 9), ("class", 5), ("outcome", 10)):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=None if out.width >= _WIDE else narrow)
+    table.add_column("took", no_wrap=True, justify="right")
+    table.add_column("spans", no_wrap=True, justify="right")
     for request in requests:
         outcome = Text(plain(request.outcome), "red" if request.failed else "")
         cells = (_clock(request.began_ns), request.request_id, _model_of(request), request.slo_class)
@@ -228,10 +231,6 @@ def duration(nanoseconds: int) -> str:
 
 def _print(out: Console, text: Text) -> None:
     out.print(text, no_wrap=True, overflow="ellipsis", crop=True)
-
-
-def _longest(requests: Sequence[Request]) -> int:
-    return max(len(request.request_id) for request in requests)
 
 
 def _model_of(request: Request) -> str:
