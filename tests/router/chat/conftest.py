@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from zooserve.catalogue import Backend, Catalogue, Limits, Model
+from zooserve.catalogue import Backend, Canary, Catalogue, Limits, Model, Releases
 from zooserve.errors import ServingError
 from zooserve.settings import TracingSettings
 from zooserve_observability.metrics import RouterMetrics
@@ -166,6 +166,18 @@ async def many(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterato
     for name, backend in {"remote": remote, "local": local, "claude": claude}.items():
         chats.append(chat_model.model_copy(update={"name": name, "backend": backend, **elsewhere}))
     async with _running(chats, byte_tokenizer) as running:
+        yield running
+
+
+@pytest.fixture
+async def split(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterator[ChatEdge]:
+    """The edge over `chat`, half of whose requests its canary answers: `chat_next` 2, on somebody else's server."""
+    remote = Backend(url="http://remote/v1", kind="openai", forward_headers=("X-Tenant",))
+    elsewhere = {"runs_on": "upstream", "triton": {}, "tokenizer": None, "chat_template": None}
+    canary = chat_model.model_copy(update={"name": "chat_next", "version": 2, "backend": remote, **elsewhere})
+    releases = Releases(canary=Canary(model="chat_next", share=0.5))
+    serving = chat_model.model_copy(update={"releases": releases})
+    async with _running([serving, canary], byte_tokenizer) as running:
         yield running
 
 
