@@ -17,15 +17,17 @@ _POLL_S = 0.2
 
 
 def logs(
-    name: Annotated[str, typer.Argument(help="supervisor, router, zoo, leaf or engine.")] = "supervisor",
+    name: Annotated[str, typer.Argument(help="supervisor, router, zoo, leaf, engine or access.")] = "supervisor",
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many lines from the end.")] = 40,
 ) -> None:
     """Print the end of one server's log."""
-    folder = StateFolder(Settings().resolved().state_dir)
-    file = folder.log_file(name)
+    settings = Settings().resolved()
+    folder = StateFolder(settings.state_dir)
+    file = settings.access_log_file if name == "access" else folder.log_file(name)
     if not file.is_file():
-        there = ", ".join(sorted(path.stem for path in folder.logs.glob("*.log"))) or "none yet"
+        files = [*folder.logs.glob("*.log"), *settings.access_log_file.parent.glob("access.jsonl")]
+        there = ", ".join(sorted(path.stem for path in files)) or "none yet"
         raise typer.BadParameter(f"there is no log named {name!r} (there are: {there})", param_hint="NAME")
     with file.open(encoding="utf-8", errors="replace") as log:
         # One reading of the file: what is added after its end here is what `follow` goes on with.

@@ -6,8 +6,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 
-from zooserve_router.serve import log_beside
+from zooserve.settings import AccessLogSettings, Settings
+from zooserve_observability.access_log import AccessLog
+from zooserve_observability.log_metrics import LogMetrics
+from zooserve_router.serve import log_beside, printing_beside
 
 
 @pytest.fixture
@@ -33,6 +37,14 @@ def test_what_a_replica_warns_of_and_its_tracebacks_stand_in_the_routers_log(
     written = capfd.readouterr().err
     assert "ERROR   zooserve_router.middleware: request 7 failed" in written
     assert "ValueError: of ours" in written
+
+
+def test_an_access_log_to_stdout_goes_where_the_routers_process_prints(capfd: pytest.CaptureFixture[str]) -> None:
+    wanted = Settings(access_log=AccessLogSettings(to="stdout"))
+    log = AccessLog.by(printing_beside(os.getpid(), wanted), LogMetrics(CollectorRegistry()))
+    assert log is not None
+    log._lines.append(b'{"number": 1}\n')
+    assert capfd.readouterr().out == '{"number": 1}\n'
 
 
 def test_a_router_whose_stderr_is_gone_keeps_no_replica_from_starting(root: logging.Logger) -> None:

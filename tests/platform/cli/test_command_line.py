@@ -173,6 +173,18 @@ def test_logs_prints_the_end(zooserve: Zooserve, tmp_path: Path) -> None:
     assert zooserve("logs", "zoo", "-n", "2").stdout == "line 98\nline 99\n"
 
 
+def test_logs_prints_the_access_log_and_lists_it(zooserve: Zooserve, tmp_path: Path) -> None:
+    logs = tmp_path / "state" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "access.jsonl").write_text('{"number": 1}\n{"number": 2}\n')
+    assert zooserve("logs", "access", "-n", "1").stdout == '{"number": 2}\n'
+    assert "(there are: access)" in zooserve("logs", "nothing").stderr.replace("\n", " ").replace("  ", " ")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "access.jsonl").write_text('{"number": 3}\n')
+    assert zooserve("logs", "access", ZOOSERVE_ACCESS_LOG__FOLDER=str(elsewhere)).stdout == '{"number": 3}\n'
+
+
 def test_logs_follows_what_is_added(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
