@@ -89,3 +89,11 @@ def test_a_faster_drain_shortens_the_advice():
         budget.give_back(amount)
         budget.take(100)
     assert fast.retry_after_s(50) < slow.retry_after_s(50) <= 30
+
+
+def test_of_what_there_is_not_enough_is_told():
+    budget = Budget("a", 10, 2)
+    budget.take(5)
+    assert budget.lacks(6) == "tokens"
+    assert budget.lacks(1, 2) == "requests"
+    assert budget.lacks(6, 2) == "tokens"
