@@ -235,7 +235,7 @@ class Settings(BaseSettings):
     @property
     def access_log_file(self) -> Path:
         """The newest part of the access log, where it is kept in a folder."""
-        return (self.access_log.folder or self.state_dir / "logs") / "access.jsonl"
+        return (self.access_log.folder or self.state_dir / "logs").expanduser() / "access.jsonl"
 
 
 def secret(name: str) -> str | None:

@@ -29,6 +29,15 @@ def test_resolved_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert settings.zoo_repository == tmp_path / "model_repository" / "zoo"
 
 
+def test_the_access_log_lies_with_the_other_logs_also_where_nobody_resolved_the_paths(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert Settings().access_log_file == Path("/home/somebody/.local/state/zooserve/logs/access.jsonl")
+    monkeypatch.setenv("ZOOSERVE_ACCESS_LOG__FOLDER", "~/logs")
+    assert Settings().access_log_file == Path("/home/somebody/logs/access.jsonl")
+
+
 def test_settings_cannot_be_changed_once_read() -> None:
     with pytest.raises(ValidationError):
         Settings().port = 1  # type: ignore[misc]

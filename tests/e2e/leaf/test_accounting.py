@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from zooserve.processes.ports import reserved_ports
-from zooserve.settings import Settings, TraceLogSettings, TritonSettings
+from zooserve.settings import AccessLogSettings, Settings, TraceLogSettings, TritonSettings
 from zooserve_observability.spans import Span
 from zooserve_observability.trace_log import TraceLog
 from zooserve_observability.trace_receiver import TraceReceiver
@@ -67,6 +67,7 @@ async def watched(leaf: Any) -> AsyncIterator[Watched]:
         zoo=TritonSettings(http_port=no_zoo),
         leaf=TritonSettings(host=host, grpc_port=int(grpc_port)),
         trace_log=TraceLogSettings(port=log_port),
+        access_log=AccessLogSettings(enabled=False),
     )
     app, log = create_app(settings), TraceLog(2**20)
     async with (

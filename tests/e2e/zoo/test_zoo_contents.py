@@ -11,7 +11,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from zooserve.settings import Settings, TritonSettings
+from zooserve.settings import AccessLogSettings, Settings, TritonSettings
 from zooserve_router.app import create_app
 
 pytestmark = pytest.mark.e2e
@@ -31,6 +31,7 @@ async def http(zoo: Any) -> AsyncIterator[httpx.AsyncClient]:
         models=",".join(MODELS),
         zoo=TritonSettings(http_port=addresses.http_port),
         leaf=TritonSettings(grpc_port=addresses.grpc_port),
+        access_log=AccessLogSettings(enabled=False),
     )
     app = create_app(settings)
     async with app.router.lifespan_context(app):
