@@ -170,14 +170,19 @@ class Supervisor:
     async def _wait_until_ready(self, http: httpx.AsyncClient) -> None:
         router = self._plan.router.child
         answer = "no answer yet"
+        in_a_row = 0
         deadline = time.monotonic() + _READY_TIMEOUT_S
         while time.monotonic() < deadline:
             if router.pid is None:
                 raise ServerFailed(f"router: it ended while starting.\n{router.log_tail()}")
             with suppress(httpx.HTTPError):
                 reply = await http.get(f"http://{self._plan.router_address}/health/ready", timeout=5)
-                if reply.status_code == 200:
+                # HAProxy asks the idle replicas in turns: each of them has to have found everything ready.
+                in_a_row = in_a_row + 1 if reply.status_code == 200 else 0
+                if in_a_row == self._plan.settings.router.replicas:
                     return
+                if reply.status_code == 200:
+                    continue
                 answer = reply.text[:1000]
             await asyncio.sleep(_READY_POLL_S)
         raise ServerFailed(f"router: not ready after {_READY_TIMEOUT_S:.0f} s: {answer}")
