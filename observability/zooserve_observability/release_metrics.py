@@ -4,6 +4,7 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry
 
+from zooserve import errors
 from zooserve_observability import vocabulary
 
 __all__ = ["ReleaseLabels", "ReleaseMetrics", "Role"]
@@ -11,6 +12,11 @@ __all__ = ["ReleaseLabels", "ReleaseMetrics", "Role"]
 Role = Literal["serving", "canary", "shadow"]
 ReleaseLabels = tuple[str, str, str, Role]
 """The model that was asked for; the catalogue entry that ran, its version, and its role."""
+
+_FAILURES = tuple(
+    error.__name__
+    for error in (errors.BackendFailed, errors.BackendUnavailable, errors.DeadlineExceeded, errors.InternalError)
+)
 
 
 class ReleaseMetrics:
@@ -26,8 +32,9 @@ class ReleaseMetrics:
         self._share.labels(*labels).set(share)
 
     def known(self, labels: ReleaseLabels) -> None:
-        """Have a release's series begin at 0."""
-        self._requests.labels(*labels, "ok")
+        """Have a release's series begin at 0, so that the first failure of one shows."""
+        for outcome in ("ok", *_FAILURES, *(("skipped",) if labels[-1] == "shadow" else ())):
+            self._requests.labels(*labels, outcome)
         self._duration_s.labels(*labels)
 
     def skipped(self, labels: ReleaseLabels) -> None:

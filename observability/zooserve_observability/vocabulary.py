@@ -151,14 +151,16 @@ MODEL_READY = Metric(
 RELEASE_SHARE = Metric(
     "zooserve_release_share",
     "gauge",
-    "The share of a model's requests that a release is to get; role is serving, canary or shadow.",
+    "The share of a model's requests that a release is to get, 0 while it is not enabled or not ready; role is "
+    "serving, canary or shadow.",
     ("model", "release", "version", "role"),
     over_replicas="livemax",
 )
 RELEASE_REQUESTS = Metric(
     "zooserve_release_requests",
     "counter",
-    "Requests to a model with several releases, by the release that ran them; a shadow's answers go to nobody.",
+    "Requests to a model with several releases, by the release that ran them; a shadow's answers go to nobody, "
+    "and those that it was not given are `skipped`.",
     ("model", "release", "version", "role", "outcome"),
     "requests",
 )
