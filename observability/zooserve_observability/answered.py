@@ -25,6 +25,7 @@ from zooserve_observability.dashboards.expressions import VARIABLES
 __all__ = ["Asked", "Fault", "Prometheus", "Span", "asked_by_dashboards", "asked_by_rules", "faults"]
 
 _WINDOW = "15s"
+_TIMEOUT_S = 30.0
 _REQUIRES = re.compile(r"^requires: (\w+)$", re.MULTILINE)
 _LABEL_VALUES = re.compile(r"label_values\((?P<series>.+), (?P<label>\w+)\)")
 _AND = re.compile(r"\s+and (?!on\b|ignoring\b)")
@@ -112,7 +113,7 @@ class Prometheus:
     """A Prometheus, asked over HTTP."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url, timeout=30)
+        self._url = url.rstrip("/")
 
     def range(self, expression: str, span: Span) -> list[dict[str, Any]]:
         """The series of an expression over a time. Raises ValueError with Prometheus' words where it refuses."""
@@ -125,7 +126,7 @@ class Prometheus:
         return {target["labels"]["job"]: f"{target['health']}{target['lastError']}" for target in found}
 
     def _data(self, path: str, asked: Mapping[str, Any]) -> Any:
-        answer = self._http.get(path, params=dict(asked)).json()
+        answer = httpx.get(f"{self._url}{path}", params=dict(asked), timeout=_TIMEOUT_S).json()
         if answer["status"] != "success":
             raise ValueError(answer["error"])
         return answer["data"]

@@ -38,7 +38,10 @@ COMPUTE_OUTPUT_TIME = ForeignMetric("nv_inference_compute_output_duration_us", "
 PENDING = ForeignMetric("nv_inference_pending_request_count", "gauge", "triton", _TRITON)
 QUEUE_SUMMARY = ForeignMetric("nv_inference_queue_summary_us", "summary", "triton", (*_TRITON, "quantile"))
 REQUEST_SUMMARY = ForeignMetric("nv_inference_request_summary_us", "summary", "triton", (*_TRITON, "quantile"))
-FIRST_RESPONSE = ForeignMetric("nv_inference_first_response_histogram_ms", "histogram", "triton", _TRITON)
+# Not in 2.51, which the embedded platform has; a Triton that has it shows it of decoupled models.
+FIRST_RESPONSE = ForeignMetric(
+    "nv_inference_first_response_histogram_ms", "histogram", "leaf", _TRITON, requires="tensorrt_llm"
+)
 CACHE_HITS = ForeignMetric("nv_cache_num_hits_per_model", "counter", "triton", _TRITON)
 CACHE_MISSES = ForeignMetric("nv_cache_num_misses_per_model", "counter", "triton", _TRITON)
 

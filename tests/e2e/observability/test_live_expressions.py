@@ -1,0 +1,171 @@
+"""Every expression of every dashboard and rule, asked of a real Prometheus over a running platform under load.
+
+What needs a GPU, TensorRT-LLM or vLLM (`requires`) is asked of pages recorded elsewhere: test_recorded_expressions.
+"""
+
+import itertools
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+import pytest
+from ruamel.yaml import YAML
+
+from zooserve.processes.ports import reserved_ports
+from zooserve_observability.answered import Asked, Fault, Prometheus, Span, asked_by_dashboards, asked_by_rules, faults
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[3]
+ASKED = [
+    *asked_by_dashboards(ROOT / "observability" / "grafana" / "dashboards"),
+    *asked_by_rules(ROOT / "observability" / "prometheus" / "rules"),
+]
+CONSTANT: dict[str, str] = {}
+"""Expressions that do not change by nature, and why; as few as can be."""
+
+
+class Live(NamedTuple):
+    """A platform that has been under load, and the Prometheus that watched it."""
+
+    platform: Any
+    prometheus: Prometheus
+    span: Span
+
+
+class Collector(BaseHTTPRequestHandler):
+    """An OTLP collector that takes three of four exports."""
+
+    protocol_version = "HTTP/1.1"
+    _calls = itertools.count()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(503 if next(self._calls) % 4 == 3 else 200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def log_message(self, *arguments: object) -> None:
+        """Quiet."""
+
+
+def write_catalogue(path: Path, leaf_port: int) -> None:
+    """One with a canary and a shadow, a model with two leaves of which one is dead, and one whose upstream is dead."""
+    subprocess.run([sys.executable, HERE / "zoo_with_releases.py", path], check=True)
+    yaml = YAML(typ="safe", pure=True)
+    models = yaml.load(path.read_text(encoding="utf-8"))["models"]
+    (chat,) = [model for model in models if model["name"] == "chat"]
+    chat["backend"] = {**chat["backend"], "max_in_flight": 6}
+    beside = {name: value for name, value in chat.items() if name not in ("aliases", "required")}
+    leaves = [f"127.0.0.1:{leaf_port}", f"127.0.0.1:{reserved_ports(1)[0]}"]
+    upstream = {"kind": "openai", "url": f"http://127.0.0.1:{reserved_ports(1)[0]}/v1", "max_in_flight": 8}
+    models += [
+        {**beside, "name": "chat_spread", "backend": {"kind": "llmapi", "leaves": leaves, "max_in_flight": 4}},
+        {
+            "name": "chat_dead", "task": "chat", "runs_on": "upstream", "backend": upstream,
+            "limits": {"max_tokens": 2048, "max_completion_tokens": 512}, "licence": "none", "source": "nobody",
+            "description": "An upstream that is not there.",
+        },
+    ]  # fmt: skip
+    with path.open("w", encoding="utf-8") as file:
+        yaml.dump({"models": models}, file)
+
+
+def write_repository(path: Path) -> None:
+    """The committed one, with two instances of a model."""
+    shutil.copytree(ROOT / "model_repository", path, symlinks=True)
+    config = path / "zoo" / "language_encoder" / "config.pbtxt"
+    text = config.read_text()
+    assert "count: 1" in text
+    config.write_text(text.replace("count: 1", "count: 2"))
+
+
+def kill(platform: Any, words: str) -> None:
+    """The newest process of the platform whose command line has these words, as by kill -9."""
+    processes = psutil.Process(platform.state.pid).children(recursive=True)
+    found = [each for each in processes if words in " ".join(each.cmdline())]
+    assert found, f"no process with {words}"
+    max(found, key=psutil.Process.create_time).send_signal(signal.SIGKILL)
+
+
+def under_load(platform: Any, load: str, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Run the load for so long."""
+    command = [sys.executable, HERE / "load.py", platform.url, load, str(seconds)]
+    with subprocess.Popen(command) as process:
+        time.sleep(seconds / 4)
+        meanwhile()
+    assert process.returncode == 0
+
+
+def go_wrong(platform: Any) -> None:
+    """A stage's stub, a whole server and a replica of the router are killed."""
+    kill(platform, "embed_tokenizer_0_0")
+    kill(platform, f"--grpc-port={platform.leaf_grpc.rpartition(':')[2]}")
+    kill(platform, "ray::ServeReplica")
+
+
+@pytest.fixture(scope="module")
+def live(
+    platforms_of_module: Callable[..., Any],
+    start_prometheus: Callable[[str], str],
+    serve: Callable[[type[BaseHTTPRequestHandler]], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Live:
+    """Idle, gentle load, heavy load, trouble, gentle load again."""
+    folder = tmp_path_factory.mktemp("live")
+    leaf_port = reserved_ports(1)[0]
+    write_catalogue(folder / "zoo.yaml", leaf_port)
+    write_repository(folder / "models")
+    platform = platforms_of_module(
+        ZOOSERVE_CATALOGUE=str(folder / "zoo.yaml"),
+        ZOOSERVE_REPOSITORY=str(folder / "models"),
+        ZOOSERVE_LEAF__GRPC_PORT=str(leaf_port),
+        ZOOSERVE_ROUTER__REPLICAS="2",
+        ZOOSERVE_ROUTER__CHAT_MAX_WAITING="2",
+        ZOOSERVE_ROUTER__BULK_TOKENS_IN_FLIGHT="6000",
+        ZOOSERVE_ZOO__RESPONSE_CACHE_BYTES=str(2**24),
+        ZOOSERVE_TRACING__ENDPOINT=serve(Collector),
+        ZOOSERVE_TRACING__RATIO="0.5",
+        ZOOSERVE_TRACING__SLOW_S="0.5",
+        ZOOSERVE_WATCH__INTERVAL_S="1",
+    )
+    platform.up()
+    configuration = Path(platform.state.scrape_file).read_text()
+    prometheus = Prometheus(start_prometheus(re.sub(r"(_interval:) \d+s", r"\1 1s", configuration)))
+    began = time.time()
+    time.sleep(6)  # idle
+    under_load(platform, "gentle", 20)
+    under_load(platform, "heavy", 30)
+    under_load(platform, "gentle", 40, lambda: go_wrong(platform))
+    return Live(platform, prometheus, Span(began + 2, time.time(), 1.0))
+
+
+def told(found: list[Fault]) -> str:
+    return f"{len(found)} expressions at fault:\n" + "\n".join(map(str, found))
+
+
+def test_every_target_is_up(live: Live) -> None:
+    assert live.prometheus.targets() == dict.fromkeys(("router", "zoo", "leaf", "haproxy", "ray"), "up")
+
+
+def test_every_expression_has_data_that_varies_with_the_load(live: Live) -> None:
+    asked = [each for each in ASKED if not each.requires and each.expression not in CONSTANT]
+    found = faults(live.prometheus, asked, live.span)
+    assert not found, told(found)
+
+
+def test_what_is_called_constant_has_data_and_is_asked_for(live: Live) -> None:
+    asked = {each.expression: each for each in ASKED if not each.requires}
+    assert CONSTANT.keys() <= asked.keys()
+    listed = [Asked(asked[each].where, each, is_list=True) for each in CONSTANT]
+    found = faults(live.prometheus, listed, live.span)
+    assert not found, told(found)
