@@ -175,7 +175,7 @@ def headers_from(text: str) -> dict[str, str]:
     """The headers that OTEL_EXPORTER_OTLP_HEADERS names: `name=value,name=value`, URL-encoded. Raises SetupError."""
     headers = {}
     for entry in filter(None, map(str.strip, text.split(","))):
-        name, equals, value = (unquote(part).strip() for part in entry.partition("="))
+        name, equals, value = (unquote(part.strip()) for part in entry.partition("="))
         if not equals or not name.replace("-", "").replace("_", "").isalnum() or not f"{name}{value}".isascii():
             raise SetupError("OTEL_EXPORTER_OTLP_HEADERS cannot be used: write name=value,name=value, URL-encoded.")
         if not value.isprintable():
