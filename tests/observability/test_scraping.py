@@ -1,5 +1,6 @@
 """What the generated prometheus.yml says, and what Prometheus itself says of it and of the committed ones."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -41,9 +42,48 @@ def test_the_rules_are_those_of_this_checkout() -> None:
     assert "rule_files" not in loaded(scrape_file(ADDRESSES, None))
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="apt-get install --no-install-recommends prometheus")
+NO_PROMTOOL = shutil.which("promtool") is None
+INSTALL = "apt-get install -y --no-install-recommends prometheus"
+
+
+def refusal(file: Path) -> str:
+    """What Prometheus has against a configuration."""
+    checked = subprocess.run(["promtool", "check", "config", file], capture_output=True, text=True, check=False)
+    return checked.stdout + checked.stderr if checked.returncode else ""
+
+
+@pytest.mark.skipif(NO_PROMTOOL, reason=INSTALL)
 def test_prometheus_takes_the_generated_file(tmp_path: Path) -> None:
     file = tmp_path / "prometheus.yml"
     file.write_text(scrape_file(ADDRESSES, rules_folder()))
-    checked = subprocess.run(["promtool", "check", "config", file], capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert not refusal(file)
+
+
+@pytest.mark.skipif(NO_PROMTOOL, reason=INSTALL)
+def test_prometheus_takes_the_file_for_compose(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "observability" / "prometheus", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "qdrant-api-key").write_text("secret")
+    assert not refusal(tmp_path / "prometheus.yml")
+
+
+@pytest.mark.skipif(NO_PROMTOOL, reason=INSTALL)
+def test_prometheus_takes_the_file_for_kubernetes(tmp_path: Path) -> None:
+    """But for the discovery of pods: Debian's build has none."""
+    shutil.copytree(ROOT / "observability" / "prometheus", tmp_path, dirs_exist_ok=True)
+    yaml = YAML(typ="safe", pure=True)
+    configuration = yaml.load((tmp_path / "kubernetes.yml").read_text())
+    (job,) = configuration["scrape_configs"]
+    assert job.pop("kubernetes_sd_configs")[0]["role"] == "pod"
+    with (tmp_path / "kubernetes.yml").open("w") as file:
+        yaml.dump(configuration, file)
+    assert not refusal(tmp_path / "kubernetes.yml")
+
+
+def test_pods_get_the_jobs_that_dashboards_and_rules_ask_for() -> None:
+    (job,) = loaded((ROOT / "observability" / "prometheus" / "kubernetes.yml").read_text())["scrape_configs"]
+    (kept,) = [rule for rule in job["relabel_configs"] if rule.get("action") == "keep"]
+    by_labels = re.compile(kept["regex"])
+    assert all(by_labels.fullmatch(found) for found in ("router;http", "zoo;metrics", "leaf;metrics", "vllm;metrics"))
+    assert not by_labels.fullmatch("zoo;http")
+    (named,) = [rule for rule in job["relabel_configs"] if rule.get("target_label") == "job"]
+    assert named["source_labels"] == ["__meta_kubernetes_pod_label_app_kubernetes_io_component"]

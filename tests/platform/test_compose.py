@@ -22,8 +22,9 @@ def test_every_variable_is_explained_in_the_example_and_no_other() -> None:
     assert {line.partition("=")[0] for line in lines if "=" in line and not line.startswith("#")} == used
 
 
-def test_the_four_parts_are_there_and_only_the_router_is_published_to_all(compose: Any) -> None:
-    assert set(compose["services"]) == {"zoo", "leaf", "router", "qdrant"}
+def test_the_parts_are_there_and_only_the_router_is_published_to_all(compose: Any) -> None:
+    always = {name for name, service in compose["services"].items() if "profiles" not in service}
+    assert always == {"zoo", "leaf", "router", "qdrant"}
     published = {
         name
         for name, service in compose["services"].items()
@@ -61,3 +62,14 @@ def test_containers_copy_only_what_exists() -> None:
         for line in file.read_text().splitlines():
             if line.startswith("COPY "):
                 assert all((ROOT / source).exists() for source in line.split()[1:-1]), line
+
+
+def test_prometheus_scrapes_each_part_by_its_name_and_tritons_have_their_quantiles(compose: Any) -> None:
+    scraped = YAML(typ="safe").load((ROOT / "observability" / "prometheus" / "prometheus.yml").read_text())
+    named = {name for job in scraped["scrape_configs"] for found in job["dns_sd_configs"] for name in found["names"]}
+    assert named == {"zoo", "leaf", "router", "qdrant"}
+    assert "--metrics-config=summary_latencies=true" in compose["services"]["zoo"]["command"]
+    launches = [file.read_text() for file in (ROOT / "model_repository" / "trtllm").glob("*/tensorrt_llm/launch.sh")]
+    own = [launch for launch in launches if "tritonserver --model-repository" in launch]
+    assert own
+    assert all("--metrics-config=summary_latencies=true" in launch for launch in own)
