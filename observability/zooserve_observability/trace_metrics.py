@@ -21,6 +21,7 @@ class TraceMetrics:
         self._dropped = vocabulary.SPANS_DROPPED.counter(registry)
         self._decided = vocabulary.TRACES_DECIDED.counter(registry)
         self._log_bytes = vocabulary.TRACE_LOG_BYTES.gauge(registry)
+        self._log_max_bytes = vocabulary.TRACE_LOG_MAX_BYTES.gauge(registry)
 
     def expects(self, exporter: Exporter) -> None:
         """Show this exporter's series at 0, so that its first loss is a rise."""
@@ -49,3 +50,8 @@ class TraceMetrics:
         """Say how large the trace log is."""
         self._log_bytes.labels("memory").set(memory_bytes)
         self._log_bytes.labels("disk").set(disk_bytes)
+
+    def log_may_take(self, memory_bytes: int, disk_bytes: int) -> None:
+        """Say how large the trace log may become."""
+        self._log_max_bytes.labels("memory").set(memory_bytes)
+        self._log_max_bytes.labels("disk").set(disk_bytes)

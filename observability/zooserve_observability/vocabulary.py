@@ -367,6 +367,14 @@ TRACE_LOG_BYTES = Metric(
     "bytes",
     over_replicas="mostrecent",
 )
+TRACE_LOG_MAX_BYTES = Metric(
+    "zooserve_trace_log_max_bytes",
+    "gauge",
+    "What the trace log may take by the settings; place is memory or disk.",
+    ("place",),
+    "bytes",
+    over_replicas="mostrecent",
+)
 
 # Logs
 

@@ -30,6 +30,7 @@ async def traces_kept(settings: Settings, file: Path, metrics: TraceMetrics) -> 
     if log_settings.port is None:
         yield
         return
+    metrics.log_may_take(log_settings.max_bytes, log_settings.disk_bytes)
     async with AsyncExitStack() as stack:
         forwarding = _forwarding(settings, metrics)
         if forwarding is not None:

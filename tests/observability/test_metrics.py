@@ -46,6 +46,7 @@ NAMES = {
     "zooserve_time_to_first_token_seconds",
     "zooserve_tokens",
     "zooserve_trace_log_bytes",
+    "zooserve_trace_log_max_bytes",
     "zooserve_traces_decided",
     "zooserve_wasted_tokens",
 }

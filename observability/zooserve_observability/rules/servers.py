@@ -1,7 +1,7 @@
 """What everything else stands on: servers that stay up, stages that warm up, traces and scrapes that arrive, memory."""
 
 from zooserve_observability import foreign, vocabulary
-from zooserve_observability.rules.promql import TARGET, Value, selected, series
+from zooserve_observability.rules.promql import TARGET, Value, among, selected, series
 from zooserve_observability.rules.recording import filled, increase, rate
 from zooserve_observability.rules.rule import Alert, Condition
 
@@ -10,6 +10,13 @@ __all__ = ["ALERTS", "RECORDINGS"]
 _restarts = increase("zooserve:server_restarts:increase30m", vocabulary.SERVER_RESTARTS, "30m", ("server",))
 _reloads = increase("zooserve:model_reloads:increase30m", vocabulary.MODEL_RELOADS, "30m", ("server", "triton_model"))
 _spans_dropped = rate("zooserve:spans_dropped:rate5m", vocabulary.SPANS_DROPPED, "5m", ("exporter", "reason"))
+_DISK = (among("place", "disk"),)
+_trace_log = filled(
+    "zooserve:trace_log:ratio",
+    selected(vocabulary.TRACE_LOG_BYTES, _DISK),
+    selected(vocabulary.TRACE_LOG_MAX_BYTES, _DISK),
+    ("instance",),
+)
 _gpu_memory = filled(
     "zooserve:gpu_memory:ratio",
     selected(foreign.GPU_MEMORY_USED),
@@ -18,7 +25,7 @@ _gpu_memory = filled(
     ("requires", "gpu"),
 )
 
-RECORDINGS = (_restarts, _reloads, _spans_dropped, _gpu_memory)
+RECORDINGS = (_restarts, _reloads, _spans_dropped, _trace_log, _gpu_memory)
 
 _UP = Value("up", frozenset(TARGET))
 """Prometheus' own: 1 where the last scrape succeeded."""
@@ -73,6 +80,17 @@ ALERTS = (
         "overview",
         '{{ $value | printf "%.3g" }} spans a second are lost in {{ $labels.exporter }}: {{ $labels.reason }}',
         "Traces are incomplete. Requests are not affected.",
+    ),
+    # A full log forgets the least worthy traces at about 90% of its file: beyond that it no longer makes room.
+    Alert(
+        "ZooserveTraceLogNearItsBound",
+        (Condition(_trace_log.where(), ">", 0.97),),
+        "15m",
+        "ticket",
+        "traces",
+        "overview",
+        "The trace log on {{ $labels.instance }} fills {{ $value | humanizePercentage }} of its room on the disk",
+        "It forgets old traces slower than new ones come: what does not fit is dropped.",
     ),
     Alert(
         "ZooserveGpuMemoryNearFull",
