@@ -12,10 +12,11 @@ _BY = ("model", "class")
 _requests = rate("zooserve:requests:rate5m", vocabulary.REQUESTS, "5m", _BY)
 _refused_by_reason = rate("zooserve:admission_refused:rate5m", vocabulary.ADMISSION_REFUSED, "5m", (*_BY, "reason"))
 _whole = summed(vocabulary.REQUESTS, "5m", _BY)
-# Who never was refused anything has no series of refusals: that is a share of 0.
+# A broken backend is no lack of room. Who never was refused anything has no series of refusals: that is a share of 0.
+_no_room = summed(vocabulary.ADMISSION_REFUSED, "5m", _BY, ('reason!~"breaker|not_ready"',))
 _refused_ratio = Recording(
     "zooserve:admission_refused:ratio_rate5m",
-    f"({summed(vocabulary.ADMISSION_REFUSED, '5m', _BY)}\nor\n{_whole} * 0)\n/\n({_whole} > 0)",
+    f"({_no_room}\nor\n{_whole} * 0)\n/\n({_whole} > 0)",
     _BY,
 )
 _retries_denied = rate(
@@ -36,7 +37,7 @@ ALERTS = (
         "router",
         "overview",
         "{{ $value | humanizePercentage }} of the {{ $labels.class }} requests to {{ $labels.model }} find no room",
-        "The router's admission turns callers away with 429: the load is beyond the budget, or the work takes longer.",
+        "The router's admission turns callers away: the load is beyond the budget, or the work takes longer than it did.",
     ),
     Alert(
         "ZooserveModelNotReady",
