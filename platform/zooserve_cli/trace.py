@@ -25,7 +25,10 @@ _ARRIVES_WITHIN_S = 3.0
 """A request that ended just now: its spans are exported within 0.2 s, and settle for a second."""
 _POLL_S = 0.1
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{32}")
-_IDS = "A request's id stands in its answer's x-request-id header; a trace's has 32 hexadecimal digits."
+_IDS = (
+    "A request's id stands in its answer's x-request-id header, and six characters of its beginning will do; a trace's "
+    "has 32 hexadecimal digits."
+)
 
 
 def trace(
@@ -42,7 +45,7 @@ def trace(
     folder = StateFolder(Settings().resolved().state_dir)
     log = _Log(folder)
     if request:
-        _draw(*log.found(request), as_json=as_json)
+        _draw(*log.found(request.rstrip("…")), as_json=as_json)  # as a narrow list cuts it
     elif last or (slow and limit is None):
         _draw(*log.first("slowest" if slow else "newest", errors=errors, newest=last), as_json=as_json)
     else:

@@ -26,8 +26,8 @@ _SLACK_NS = 1_000_000_000
 """Of clocks that differ."""
 _PIPED_WIDTH = 160
 _WIDE = 100
-_ID = 28
-"""The length of the ids that the router makes; longer ones of callers' are folded."""
+_ID, _SHORT_ID = 36, 16
+"""A whole id of the router's, and a beginning by which it is found, too."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,15 @@ def list_requests(requests: Sequence[Request]) -> None:
         out = Console(highlight=False, width=_PIPED_WIDTH)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("time", no_wrap=True)
-    table.add_column("request", overflow="fold", max_width=_ID)
-    # Beside them, what has to be read whole just fits into 80 columns.
-    for name, narrow in (("model", 9), ("class", 5), ("outcome", 10)):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=None if out.width >= _WIDE else narrow)
+    is_wide = out.width >= _WIDE
+    table.add_column(
+        "request",
+        no_wrap=not is_wide,
+        overflow="fold" if is_wide else "ellipsis",
+        max_width=_ID if is_wide else _SHORT_ID,
+    )
+    for name, narrow in (("model", 12), ("class", 11), ("outcome", 13)):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", max_width=None if is_wide else narrow)
     table.add_column("took", no_wrap=True, justify="right")
     table.add_column("spans", no_wrap=True, justify="right")
     for request in requests:
@@ -95,7 +100,7 @@ def _tell(out: Console, request: Request, whole: Node) -> None:
     out.print(f"trace {request.trace_id}, {request.spans:,} spans, {request.decision}", soft_wrap=True)
     when = datetime.fromtimestamp(request.began_ns / 1e9).astimezone().isoformat(" ", "milliseconds")
     first = "" if request.first_token_ns is None else f", first token after {duration(request.first_token_ns)}"
-    _print(out, Text(f"{when}, {plain(request.route)}{first}\n"))
+    _print(out, Text(f"{when}{plain(request.route and f', {request.route}')}{first}\n"))
 
 
 def _draw_trees(out: Console, wholes: Sequence[Node], strays: Sequence[Node]) -> None:

@@ -17,6 +17,7 @@ __all__ = ["NoTraceLog", "Request", "Selection", "TraceReader"]
 
 Selection = Literal["newest", "slowest"]
 _BUSY_S = 3.0
+_LEAST_PREFIX = 6
 _ORDER: dict[Selection, str] = {
     "newest": "began_ns DESC, requests.number DESC",
     "slowest": "coalesce(first_token_ns, duration_ns) DESC",
@@ -62,8 +63,16 @@ class TraceReader:
         return self._requests(f"WHERE failed >= ? ORDER BY {_ORDER[selection]} LIMIT ?", int(errors), limit)
 
     def of_request(self, request_id: str) -> list[Request]:
-        """Those with this id, the newest first: callers may choose theirs, and choose one twice. Raises NoTraceLog."""
-        return self._requests("WHERE request_id = ? ORDER BY began_ns DESC LIMIT 100", request_id)
+        """Those with this id, or one that begins so, the newest first. Raises NoTraceLog.
+
+        Callers may choose their ids, and choose one twice.
+        """
+        newest = "ORDER BY began_ns DESC LIMIT 100"
+        if found := self._requests(f"WHERE request_id = ? {newest}", request_id):
+            return found
+        if len(request_id) < _LEAST_PREFIX:
+            return []
+        return self._requests(f"WHERE request_id BETWEEN ? AND ? {newest}", request_id, f"{request_id}\U0010ffff")
 
     def of_trace(self, trace_id: str) -> list[Request]:
         """The requests of one trace, the newest first. Raises NoTraceLog."""

@@ -59,11 +59,10 @@ class Slowest:
 
 
 def _own_model(span: Span) -> str:
-    for name, version in _MODEL_KEYS:
-        if model := span.attributes.get(name):
-            number = span.attributes.get(version, "")
-            return f"{model}@{number}" if number else model
-    return ""
+    """A call to Triton names Triton's model, but only the public one's version: then that is told."""
+    said = [(span.attributes.get(name, ""), span.attributes.get(version, "")) for name, version in _MODEL_KEYS]
+    model, version = next((pair for pair in said if all(pair)), next((pair for pair in said if pair[0]), ("", "")))
+    return f"{model}@{version}" if version else model
 
 
 def trees(spans: Sequence[Span]) -> list[Node]:

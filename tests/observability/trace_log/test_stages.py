@@ -78,6 +78,14 @@ def test_a_phase_of_the_router_is_named_with_its_model() -> None:
     assert told(spans) == ("decode (chat@3)", 80)
 
 
+def test_a_call_that_names_no_version_of_tritons_model_is_told_by_the_public_one() -> None:
+    said = {"triton_model_name": "embed_bulk", "zooserve_model": "embed", "zooserve_model_version": "4"}
+    (tree,) = trees([span("infer", 1, None, 0, 9, **said)])
+    assert tree.model == "embed@4"
+    (tree,) = trees([span("infer", 1, None, 0, 9, triton_model_name="embed_bulk")])
+    assert tree.model == "embed_bulk"
+
+
 def test_clocks_that_differ_do_not_count_time_twice() -> None:
     root = span("zooserve.request", 1, None, 0, 100)
     assert told([root, *model("early", 2, 1, -500, 40, computes_at=-500)])[1] <= 100

@@ -63,6 +63,14 @@ def test_what_is_written_is_found_by_request_and_by_trace(store: TraceStore, pat
     assert reader.spans("f" * 32) == []
 
 
+def test_a_request_is_found_by_the_beginning_of_its_id(store: TraceStore, path: Path, request_of: Any) -> None:
+    store.write([settled(request_of(1234567)), settled(request_of(1234599))])
+    reader = TraceReader(path)
+    assert [found.request_id for found in reader.of_request("req_12345")] == ["req_1234567", "req_1234599"]
+    assert [found.request_id for found in reader.of_request("req_1234567")] == ["req_1234567"]
+    assert reader.of_request("req_") == reader.of_request("req_%%%") == []
+
+
 def test_lists_are_by_time_by_slowness_or_of_failures(store: TraceStore, path: Path, request_of: Any) -> None:
     store.write(
         [
