@@ -148,7 +148,7 @@ def bare_app(
 async def _opened(settings: Settings, metrics: RouterMetrics, stack: AsyncExitStack) -> Services:
     """Everything that needs a running loop, closed again in reverse order by the stack."""
     catalogue = load_catalogue(settings.catalogue).enabling(settings.models).labelled(settings.repository)
-    weights = weights_digests(catalogue, _lock(settings), settings.repository)
+    weights = weights_digests(catalogue, _lock(settings), settings.repository, settings.engine.gguf)
     pool = ConnectionPool(settings.zoo.host, settings.zoo.http_port or _TRITON_HTTP_PORT)
     stack.callback(pool.close)
     ways = Ways(metrics.endpoints)

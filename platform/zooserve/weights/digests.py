@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from zooserve.catalogue import Catalogue, Model
@@ -17,16 +17,23 @@ _WHOLE = 64 * 2**20
 _ENDS = 2**20
 
 
-def weights_digests(catalogue: Catalogue, lock: WeightsLock, repository: Path) -> dict[str, str]:
+def weights_digests(catalogue: Catalogue, lock: WeightsLock, repository: Path, gguf: Path) -> dict[str, str]:
     """A SHA-256 in hexadecimal by the name of every model of the file, enabled or not.
 
     Of what the lock builds it tells the sources, not the file that was made of them: that may differ in a byte from one
-    machine to another. Empty for a model whose weights are elsewhere: an upstream's, or a leaf's of somebody else.
+    machine to another. `gguf` is what the platform's own engine runs; a relative path starts at the repository. Empty
+    for a model whose weights are elsewhere: an upstream's, or a leaf's of somebody else.
     """
     everything = (*catalogue.models, *catalogue.disabled)
     reached = reached_models(repository / "zoo", [model for model in everything if model.runs_on == "zoo"])
     locked = _locked(lock, repository)
-    return {model.name: _digest(_folders(model, reached), locked, repository) for model in everything}
+
+    def places(model: Model) -> Iterable[str]:
+        if model.runs_on == "engine":
+            return (str(gguf),)
+        return _places(_folders(model, reached), locked, repository)
+
+    return {model.name: _digest(places(model), locked, repository) for model in everything}
 
 
 def _folders(model: Model, reached: Mapping[str, set[str]]) -> set[str]:
@@ -37,9 +44,9 @@ def _folders(model: Model, reached: Mapping[str, set[str]]) -> set[str]:
     return set() if elsewhere else {folder_of(model.tokenizer or "")}
 
 
-def _digest(folders: set[str], locked: Mapping[str, str], repository: Path) -> str:
+def _digest(places: Iterable[str], locked: Mapping[str, str], repository: Path) -> str:
     # A set: which folder has a file, and whether a bulk twin has it too, is nothing to what it computes.
-    identities = {locked.get(place) or _identity(repository / place) for place in _places(folders, locked, repository)}
+    identities = {locked.get(place) or _identity(repository / place) for place in places}
     return hashlib.sha256(json.dumps(sorted(identities)).encode()).hexdigest() if identities else ""
 
 

@@ -7,10 +7,12 @@ import pytest
 from ruamel.yaml import YAML
 
 from zooserve.catalogue import Catalogue, load_catalogue, space_fingerprints
+from zooserve.settings import Settings
 from zooserve.weights.digests import weights_digests
 from zooserve.weights.lock import WeightsLock, load_lock
 
 ROOT = Path(__file__).parents[3]
+GGUF = Settings().engine.gguf
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def with_lock(change) -> WeightsLock:
 
 
 def test_models_of_the_same_weights_have_the_same_digest(catalogue, lock, repository) -> None:
-    digests = weights_digests(catalogue, lock, repository)
+    digests = weights_digests(catalogue, lock, repository, GGUF)
     assert digests["embed"] == digests["rerank"]  # MiniLM and its tokenizer, both
     assert len({digests[name] for name in ("embed", "embed_int8", "embed_multilingual", "embed_sparse")}) == 4
     assert all(len(digest) == 64 for digest in digests.values())
@@ -48,18 +50,18 @@ def test_models_of_the_same_weights_have_the_same_digest(catalogue, lock, reposi
 
 def test_the_digest_needs_no_file_that_the_lock_tells(catalogue, lock, repository) -> None:
     """Only builds that read no package, the trained heads, are known by their files."""
-    before = weights_digests(catalogue, lock, repository)
+    before = weights_digests(catalogue, lock, repository, GGUF)
     for place in lock.places():
         path = repository / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(f"whatever was built as {place}".encode())
-    after = weights_digests(catalogue, lock, repository)
+    after = weights_digests(catalogue, lock, repository, GGUF)
     assert {name for name in before if before[name] != after[name]} == {"injection", "rag_query", "rerank_trees"}
 
 
 def test_the_fingerprints_of_the_committed_spaces_stay_as_they_are(catalogue, lock, repository) -> None:
     """Another value here says that vectors made before mean nothing any more: that is so only with other weights."""
-    assert space_fingerprints(catalogue, weights_digests(catalogue, lock, repository)) == {
+    assert space_fingerprints(catalogue, weights_digests(catalogue, lock, repository, GGUF)) == {
         "embed": "bc7ce5e304176975",
         "embed_int8": "2ee4174e26e98073",
         "embed_multilingual": "5515a26c9cc62639",
@@ -76,7 +78,7 @@ def test_other_weights_are_another_space(catalogue, lock, repository) -> None:
                     file["sha256"] = "0" * 64
 
     before, after = (
-        space_fingerprints(catalogue, weights_digests(catalogue, each, repository))
+        space_fingerprints(catalogue, weights_digests(catalogue, each, repository, GGUF))
         for each in (lock, with_lock(change))
     )
     assert {name for name in before if before[name] != after[name]} == {"embed", "rag_query", "embed_int8"}
@@ -103,7 +105,7 @@ def test_a_model_of_ones_own_is_known_by_its_files(catalogue, lock, repository) 
     folder.mkdir(parents=True)
 
     def digest() -> str:
-        return weights_digests(Catalogue((own,)), lock, repository)["own"]
+        return weights_digests(Catalogue((own,)), lock, repository, GGUF)["own"]
 
     assert digest() == ""
     (folder / "model.onnx").write_bytes(b"weights")
@@ -128,7 +130,7 @@ def test_of_gigabytes_beginning_end_and_length_are_read(catalogue, lock, reposit
             if at is not None:
                 sparse.seek(at)
                 sparse.write(b"x")
-        digests.append(weights_digests(Catalogue((own,)), lock, repository)["own"])
+        digests.append(weights_digests(Catalogue((own,)), lock, repository, GGUF)["own"])
     assert len(set(digests)) == 3
     assert digests[0] == digests[3]  # in the middle of a file of this size nothing is looked at
 
@@ -137,6 +139,15 @@ def test_what_runs_elsewhere_has_no_digest(catalogue, lock, repository) -> None:
     chat = catalogue.resolve("chat")
     backend = chat.chat_backend.model_copy(update={"leaves": ("leaf:8001",)})
     elsewhere = chat.model_copy(update={"name": "elsewhere", "backend": backend})
-    digests = weights_digests(Catalogue((chat, elsewhere)), lock, repository)
+    digests = weights_digests(Catalogue((chat, elsewhere)), lock, repository, GGUF)
     assert digests["chat"] != ""
     assert digests["elsewhere"] == ""
+
+
+def test_the_engine_runs_the_model_that_the_settings_name(catalogue, lock, repository, tmp_path: Path) -> None:
+    other = tmp_path / "better.gguf"
+    other.write_bytes(b"weights")
+    digests = [weights_digests(catalogue, lock, repository, gguf)["chat_json"] for gguf in (GGUF, GGUF, other)]
+    assert digests[0] == digests[1] != digests[2]
+    other.write_bytes(b"weighty")
+    assert weights_digests(catalogue, lock, repository, other)["chat_json"] != digests[2]
