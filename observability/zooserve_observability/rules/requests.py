@@ -37,7 +37,7 @@ ALERTS = (
         "router",
         "overview",
         "{{ $value | humanizePercentage }} of the {{ $labels.class }} requests to {{ $labels.model }} find no room",
-        "The router's admission turns callers away: the load is beyond the budget, or the work takes longer than it did.",
+        "The router's admission turns callers away: the load is beyond the budget, or the work takes longer.",
     ),
     Alert(
         "ZooserveModelNotReady",
