@@ -5,15 +5,17 @@ Reads JSON only: no part of Grafana's types is needed for it.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Drawn", "Target", "filled", "read"]
+__all__ = ["Choice", "Drawn", "Target", "choices", "filled", "read"]
 
 _REQUIRES = re.compile(r"(?:^|\n)requires: (\w+)$")
 _VARIABLE = re.compile(r"\$(\w+)")
+_LABEL_VALUES = re.compile(r"label_values\((?P<series>.+), (?P<label>\w+)\)")
+_NONE: Mapping[str, str] = {}
 _SPANS = ("__rate_interval", "__interval", "__range")
 
 
@@ -24,6 +26,15 @@ class Target:
     expression: str
     legend: str
     instant: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A variable of which everything is chosen, where everything is not every series there is."""
+
+    name: str
+    series: str
+    label: str
 
 
 @dataclass(frozen=True)
@@ -61,9 +72,20 @@ def read(folder: Path) -> tuple[Drawn, ...]:
     return tuple(drawn for file in files for drawn in _panels(json.loads(file.read_text())))
 
 
-def filled(expression: str, window: str) -> str:
-    """The expression for every value of every variable, its rates over one window."""
-    return _VARIABLE.sub(lambda found: window if found[1] in _SPANS else ".*", expression)
+def choices(folder: Path, uid: str) -> tuple[Choice, ...]:
+    """The variables of a dashboard whose values have to be asked for."""
+    (document,) = (found for file in folder.glob("*.json") if (found := json.loads(file.read_text()))["uid"] == uid)
+    return tuple(
+        Choice(variable["name"], found["series"], found["label"])
+        for variable in document["templating"]["list"]
+        if variable["type"] == "query" and "allValue" not in variable
+        if (found := _LABEL_VALUES.fullmatch(variable["query"]["query"]))
+    )
+
+
+def filled(expression: str, window: str, chosen: Mapping[str, str] = _NONE) -> str:
+    """The expression for the chosen values of the variables, or for all of them, its rates over one window."""
+    return _VARIABLE.sub(lambda found: window if found[1] in _SPANS else chosen.get(found[1], ".*"), expression)
 
 
 def _panels(document: dict[str, Any]) -> Iterator[Drawn]:

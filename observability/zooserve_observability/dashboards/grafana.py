@@ -18,7 +18,7 @@ __all__ = ["TAG", "document", "text"]
 
 TAG = "zooserve"
 _WIDTH = 24
-_HEIGHTS: dict[Look, int] = {"lines": 8, "stacked": 8, "states": 8, "number": 4, "table": 9}
+_HEIGHTS: dict[Look, int] = {"lines": 8, "stacked": 8, "states": 8, "number": 8, "table": 9}
 _TYPES: dict[Look, str] = {
     "lines": "timeseries", "stacked": "timeseries", "states": "state-timeline", "number": "stat", "table": "table",
 }  # fmt: skip

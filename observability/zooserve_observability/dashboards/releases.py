@@ -3,14 +3,18 @@
 from zooserve_observability import vocabulary
 from zooserve_observability.dashboards.expressions import now, quantile, rate, share
 from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Row
+from zooserve_observability.rules.promql import among
+from zooserve_observability.rules.slo import FAILURES
 
 __all__ = ["DASHBOARD"]
 
 _RELEASE = ("model", "release", "version", "role")
 _NAMED = "{{role}}: {{release}} v{{version}} ({{model}})"
 _BY_RELEASE = rate(vocabulary.RELEASE_REQUESTS, *_RELEASE)
-# What callers gave up is nobody's fault.
-_WRONG = rate(vocabulary.RELEASE_REQUESTS, *_RELEASE, where=('outcome!~"ok|cancelled"',))
+# What callers got wrong is no release's fault.
+_WRONG = rate(
+    vocabulary.RELEASE_REQUESTS, *_RELEASE, where=(among("outcome", *(failure.__name__ for failure in FAILURES)),)
+)
 _BY_ANSWERING = rate(vocabulary.RELEASE_REQUESTS, "model", where=('role!="shadow"',))
 _OBSERVED = f"{_BY_RELEASE} / on (model) group_left () {_BY_ANSWERING}"
 _CONFIGURED = now(vocabulary.RELEASE_SHARE, *_RELEASE, how="max")
@@ -48,8 +52,8 @@ _COMPARED = Row(
     "Compared with what serves",
     (
         Panel(
-            "Share of errors",
-            "What did not end well, of what a release ran. A canary above what serves: roll it back.",
+            "Share of failures",
+            "What ended in a 5xx, of what a release ran. A canary above what serves: take its share away.",
             "percentunit",
             (Query(share(_WRONG, _BY_RELEASE), _NAMED),),
             traces="failed",
