@@ -273,6 +273,8 @@ def _describe(span: Span, scope: Scope, key_id: str, answer: Answer) -> None:
             "zooserve.outcome": record.outcome,
         }
     )
+    if record.model is not None and record.model.release_of is not None:
+        span.set_attribute("zooserve.release_of", record.model.release_of)
     if "first_token" in record.phases_s:
         span.set_attribute("zooserve.time_to_first_token_s", record.phases_s["first_token"])
     if record.error is not None:

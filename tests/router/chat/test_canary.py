@@ -49,6 +49,14 @@ async def test_the_headers_say_what_ran_and_the_body_what_was_asked_for(split, p
     assert counted(split, "serving", "ok") == len(IDS) - sum(DRAWN.values()) > 2
 
 
+async def test_the_trace_says_whose_request_a_canary_answered(split):
+    for request_id in IDS:
+        await asked(split, "/v1/chat/completions", request_id)
+    roots = [span.attributes for span in split.spans if span.name == "zooserve.request"]
+    told = [(root["zooserve.model"], root.get("zooserve.release_of")) for root in roots]
+    assert told == [("chat_next", "chat") if DRAWN[request_id] else ("chat", None) for request_id in IDS]
+
+
 @pytest.mark.parametrize("path", SAY)
 async def test_a_stream_is_its_releases_until_its_end(split, path: str):
     for request_id in IDS:
