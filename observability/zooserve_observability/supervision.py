@@ -1,5 +1,7 @@
 """What the supervisor counts: what its looks at its servers found, remedies it had to apply, and traces it keeps."""
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry
 
 from zooserve_observability import vocabulary
@@ -20,3 +22,10 @@ class SupervisorMetrics:
         self.probe_failures = vocabulary.PROBE_FAILURES.counter(registry)
         self.warmup_failures = vocabulary.WARMUP_FAILURES.counter(registry)
         self.traces = TraceMetrics(registry)
+
+    def looks_after(self, server: str, models: Iterable[str] = ()) -> None:
+        """Have the counts of a server, and of its models that are probed, begin at 0."""
+        self.restarts.labels(server)
+        for model in models:
+            self.reloads.labels(server, model)
+            self.probe_failures.labels(server, model)

@@ -23,6 +23,7 @@ from zooserve.processes.records import ProcessRecords, Record
 from zooserve.processes.shared_memory import remove_regions
 from zooserve.processes.state import Phase, PlatformState, Step
 from zooserve.triton.server import TritonServer
+from zooserve.triton.warmups import WarmupLog
 from zooserve.triton.watch import Reload, Remedy, Restart, Watch, backoff_s
 from zooserve_cli.bounds import LEFT_GRACE_S, RAY_STOP_S, router_stop_s
 from zooserve_cli.leftovers import remove_sockets
@@ -74,6 +75,7 @@ class Supervisor:
         self._metrics = metrics
         self._changed = changed
         self._records = ProcessRecords(plan.folder.records_file)
+        self._warmups = {server.name: WarmupLog(plan.folder.log_file(server.name)) for server in (plan.zoo, plan.leaf)}
         self._stock: list[Record] = []
         self._stopping = asyncio.Event()
         self._untold = False
@@ -102,6 +104,7 @@ class Supervisor:
 
     async def _work(self, ready: Callable[[Proof], None]) -> None:
         plan = self._plan
+        self._begin_counts()
         async with httpx.AsyncClient(limits=httpx.Limits(max_keepalive_connections=4)) as http:
             await self._start_all(http)
             async with self._step("first embedding and first chat"):
@@ -147,6 +150,7 @@ class Supervisor:
                 server.start()
                 try:
                     await asyncio.to_thread(server.wait_until_loaded, settings.start_timeout_s)
+                    self._count_warmups(server.name)
                     return
                 except ServerFailed as failure:
                     _give_up_or_tell(attempt, failure)
@@ -202,6 +206,9 @@ class Supervisor:
 
     async def _look_at(self, server: _Server, watch: _Watch, looks: _Looks, http: httpx.AsyncClient) -> None:
         remedies = await watch.look(http)
+        for model in watch.failed:
+            self._metrics.probe_failures.labels(server.name, model).inc()
+        self._count_warmups(server.name)
         _tell_new_faults(server.name, watch.faults, looks.told)
         for remedy in remedies:
             await asyncio.sleep(backoff_s(self._plan.settings.watch, looks.remedies_in_a_row))
@@ -280,6 +287,18 @@ class Supervisor:
         """End what a dead server left: its children, by the last records, and orphans that came to us since."""
         left = [record.process for record in self._records.read() if record.role.split()[0] == role]
         await asyncio.to_thread(end, left, LEFT_GRACE_S)
+
+    def _begin_counts(self) -> None:
+        for server, watch in self._watched():
+            self._metrics.looks_after(server.name, watch.models)
+        self._metrics.looks_after("router")
+        for model, version in (*self._plan.zoo.versions(), *self._plan.leaf.versions()):
+            self._metrics.warmup_failures.labels(model, version)
+
+    def _count_warmups(self, server: str) -> None:
+        """Those that failed since the last look: at the start, or when a model was loaded again."""
+        for model, version in self._warmups[server].failures() if server in self._warmups else ():
+            self._metrics.warmup_failures.labels(model, version).inc()
 
     def _count_restart(self, server: str) -> None:
         self._metrics.restarts.labels(server).inc()

@@ -21,6 +21,8 @@ class EngineWatch:
 
     faults: Mapping[str, str] = MappingProxyType({})
     """Of single models: an engine has one, which is well where the server is."""
+    failed: Sequence[str] = ()
+    models: Sequence[str] = ()
 
     def __init__(self, server: EngineServer, settings: WatchSettings) -> None:
         self._server = server

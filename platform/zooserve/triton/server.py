@@ -90,6 +90,16 @@ class TritonServer(ChildServer):
         """Whether it keeps answers. It keeps them beyond a reload of their model, whatever has become of its files."""
         return self._response_cache_bytes > 0
 
+    def versions(self) -> list[tuple[str, str]]:
+        """The versions that lie in the repository of each model that it loads."""
+        models = [folder.name for folder in self._repository.iterdir()] if "*" in self._models else self._models
+        return [
+            (model, version.name)
+            for model in models
+            for version in sorted((self._repository / model).glob("[0-9]*"))
+            if version.name.isdigit()
+        ]
+
     def files_changed(self) -> bool:
         """Whether the repository's files are others than at the last start."""
         return self._files_at_start != _stamps(self._repository)

@@ -142,9 +142,12 @@ class Watch:
         self._progress: dict[str, int] = {}
         self.faults: dict[str, str] = {}
         """What is wrong with each model that failed its last probe, and with the statistics."""
+        self.failed: list[str] = []
+        """The models that failed their probe in the last look."""
 
     async def look(self, http: httpx.AsyncClient) -> list[Remedy]:
         """Look once. An empty list: nothing needs to be done."""
+        self.failed = []
         if self._server.pid is None:
             return [Restart(f"tritonserver ended by itself ({_ending(self._server.exit_code)})")]
         try:
@@ -193,6 +196,11 @@ class Watch:
         self._progress.clear()
 
     @property
+    def models(self) -> list[str]:
+        """The models that are probed."""
+        return [probe.model for probe in self._probes]
+
+    @property
     def _url(self) -> str:
         return f"http://{self._server.addresses.http}"
 
@@ -200,6 +208,7 @@ class Watch:
         try:
             await self._post_twice_if_sick(http, probe)
         except _Late as late:
+            self.failed.append(probe.model)
             self.faults[probe.model] = str(late)
             if await self._has_moved(http, probe):
                 self._late.pop(probe.model, None)
@@ -208,6 +217,7 @@ class Watch:
             return []
         except _Failed as failure:
             self._late.pop(probe.model, None)
+            self.failed.append(probe.model)
             self.faults[probe.model] = str(failure)
             sick = sick_model(str(failure))
             return [Reload(sick, str(failure))] if sick else []

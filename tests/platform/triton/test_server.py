@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from zooserve.triton.server import Addresses, TritonServer
 INSTALLATION = Installation(Path("/bin/true"), Path("backends"), Path("caches"), dict(os.environ))
 
 
-def server(repository: Path, **options: int) -> TritonServer:
+def server(repository: Path, **options: Any) -> TritonServer:
     log = repository.parent / "triton.log"
     return TritonServer("zoo", INSTALLATION, repository, Addresses("127.0.0.1", 1, 2, 3), log, **options)
 
@@ -35,6 +36,13 @@ def test_latencies_are_asked_for_as_quantiles_too(repository: Path) -> None:
     command = server(repository).command()
     assert "--metrics-config=summary_latencies=true" in command
     assert "--metrics-config=counter_latencies=true" in command
+
+
+def test_the_versions_of_what_it_loads_are_known(repository: Path) -> None:
+    (repository / "rerank/2").mkdir(parents=True)
+    (repository / "rerank/warmup").mkdir()
+    assert sorted(server(repository).versions()) == [("embed", "1"), ("rerank", "2")]
+    assert server(repository, models=["embed"]).versions() == [("embed", "1")]
 
 
 def test_a_file_changed_since_the_start_is_noticed(repository: Path) -> None:

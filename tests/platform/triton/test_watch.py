@@ -181,6 +181,7 @@ async def test_a_sick_stub_of_a_member_has_the_member_reloaded(
     assert remedy.model == "embed_encoder"
     assert SICK in remedy.cause
     assert "embed" in watch.faults
+    assert watch.failed == ["embed"]
 
 
 async def test_a_stub_that_was_only_starved_is_left_alone(
