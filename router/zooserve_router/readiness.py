@@ -63,7 +63,9 @@ class Readiness:
     def require(self, model: Model) -> None:
         """Raises BackendUnavailable, with the reason, unless the model is ready."""
         if model.name in self._faults:
-            raise BackendUnavailable(f"{model.name} is not ready: {self._faults[model.name]}", param="model")
+            raise BackendUnavailable(
+                f"{model.name} is not ready: {self._faults[model.name]}", param="model", retry_after_s=_PAUSES_S[-1]
+            )
 
     def doubt(self, model: Model, fault: ServingError) -> None:
         """A call found the model unavailable: it is out until it has proven itself again."""
