@@ -10,6 +10,7 @@ from zooserve_router.haproxy import error_answer, hardened, in_flight, install
 # The lines of Ray 2.60's generated configuration that the rules are about.
 GENERATED = """global
     stats socket /run/x/admin.sock mode 666 level admin expose-fd listeners
+    tune.bufsize 16384
 defaults
     option abortonclose
     option splice-request
@@ -55,7 +56,12 @@ def test_the_admin_socket_is_its_owners_alone(closed: str) -> None:
 def test_every_error_of_haproxy_itself_is_ours(closed: str) -> None:
     assert closed.count('"/run/x/503.http"') == 3
     assert closed.count('    errorfile 408 "/run/x/408.http"\n') == 1
+    assert closed.count('    errorfile 400 "/run/x/400.http"\n') == 1
     assert "500.http" not in closed
+
+
+def test_two_hundred_lines_of_headers_are_no_bad_request(closed: str) -> None:
+    assert "    tune.bufsize 16384\n    tune.http.maxhdr 512\n" in closed
 
 
 def test_an_app_that_is_not_deployed_yet_is_unavailable_not_missing(closed: str) -> None:
@@ -87,11 +93,14 @@ def test_ray_still_writes_the_lines_that_the_rules_look_for() -> None:
     assert "bind :{{ config.metrics_port }}" in text
     assert "bind *:{{ config.stats_port }}" in text
     assert text.count("errorfile 50") == 3
+    assert "    tune.bufsize {{" in text
     assert "http-request return status 404 content-type text/plain" in text
     assert "server {{ backend.fallback_server.name }}" in text
 
 
-@pytest.mark.parametrize(("status", "code"), [(408, "request_timeout"), (503, "backend_unavailable")])
+@pytest.mark.parametrize(
+    ("status", "code"), [(400, "malformed_request"), (408, "request_timeout"), (503, "backend_unavailable")]
+)
 def test_an_answer_of_haproxy_itself_is_json_of_the_stated_length(status: int, code: str) -> None:
     head, _, body = error_answer(status).partition("\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status} ")
