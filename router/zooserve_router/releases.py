@@ -44,6 +44,7 @@ class ReleasePolicy:
     def __init__(self, catalogue: Catalogue, is_ready: Callable[[str], bool]) -> None:
         self._enabled = {model.name: model for model in catalogue}
         self._entries = self._enabled | {model.name: model for model in catalogue.disabled}
+        self._answering = {asked.name: canary.answering_for(asked) for asked, canary in self._canaries()}
         self._is_ready = is_ready
 
     def answering(self, asked: Model, context: RequestContext) -> Model:
@@ -51,9 +52,8 @@ class ReleasePolicy:
         canary = asked.releases and asked.releases.canary
         if not canary or not self._works(canary.model):
             return asked
-        if not is_drawn("canary", asked.name, _key(canary, context), canary.share):
-            return asked
-        return self._enabled[canary.model].answering_for(asked)
+        drawn = is_drawn("canary", asked.name, _key(canary, context), canary.share)
+        return self._answering[asked.name] if drawn else asked
 
     def shadow_of(self, answered: Model, request_id: str) -> Model | None:
         """Who is to compute this request once more, whoever answered it; None where it is not drawn, or not enabled."""
@@ -76,6 +76,12 @@ class ReleasePolicy:
             if shadow:
                 shadow_share = shadow.share if self._works(shadow.model) else 0.0
                 yield (model.name, shadow.model, self._version(shadow.model), "shadow"), shadow_share
+
+    def _canaries(self) -> Iterator[tuple[Model, Model]]:
+        """Each enabled model that has an enabled canary, with that."""
+        for model in self._enabled.values():
+            if model.releases and (canary := model.releases.canary) and canary.model in self._enabled:
+                yield model, self._enabled[canary.model]
 
     def _asked(self, answered: Model) -> Model | None:
         """The model whose request it was; None for one that asked for this release alone."""
