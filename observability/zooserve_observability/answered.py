@@ -120,10 +120,13 @@ class Prometheus:
         asked = {"query": expression, "start": span.began, "end": span.ended, "step": span.step_s}
         return list(self._data("/api/v1/query_range", asked)["result"])
 
-    def targets(self) -> dict[str, str]:
-        """The health of each target, by job."""
+    def targets(self) -> dict[tuple[str, str], str]:
+        """The health of each target, by its job and address."""
         found = self._data("/api/v1/targets", {"state": "active"})["activeTargets"]
-        return {target["labels"]["job"]: f"{target['health']}{target['lastError']}" for target in found}
+        return {
+            (target["labels"]["job"], target["labels"]["instance"]): f"{target['health']}{target['lastError']}"
+            for target in found
+        }
 
     def _data(self, path: str, asked: Mapping[str, Any]) -> Any:
         answer = httpx.get(f"{self._url}{path}", params=dict(asked), timeout=_TIMEOUT_S).json()

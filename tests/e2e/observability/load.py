@@ -59,6 +59,11 @@ async def rag_query(http: httpx.AsyncClient, number: int) -> object:
     return await post(http, "/v1/rag_query", {"model": "rag_query", "input": text(number)})
 
 
+async def embed_sparse(http: httpx.AsyncClient, number: int) -> object:
+    """Words and their weights."""
+    return await post(http, "/embed_sparse", {"model": "embed_sparse", "inputs": [text(number)]})
+
+
 def messages(number: int, words: int = 8) -> list[dict[str, str]]:
     """A question."""
     return [{"role": "user", "content": f"Tell me about {text(number, words)}"}]
@@ -123,11 +128,11 @@ async def _numbered(lines: Any) -> Any:
 
 GENTLE: tuple[Send, ...] = (
     embed, rerank, classify, rag_query, chat, embed, wrong, chat_with_nobody, classify, embed, chat_on_two_leaves,
-    chat_past_its_stop,
+    chat_past_its_stop, embed_sparse,
 )  # fmt: skip
 HEAVY: tuple[Send, ...] = (
     embed, embed_many, chat_in_pieces, rerank, chat_too_late, rag_query, chat_in_pieces, classify, chat_on_two_leaves,
-    embed, chat_with_nobody, chat_in_pieces, wrong, chat, chat_past_its_stop, classify,
+    embed, chat_with_nobody, chat_in_pieces, wrong, chat, chat_past_its_stop, classify, embed_sparse,
 )  # fmt: skip
 LOADS: dict[str, tuple[tuple[Send, ...], int, float]] = {"gentle": (GENTLE, 3, 0.2), "heavy": (HEAVY, 28, 0.0)}
 """What is sent, by how many at once, and each one's pause between two requests."""

@@ -4,22 +4,29 @@ What needs a GPU, TensorRT-LLM or vLLM (`requires`) is asked of pages recorded e
 """
 
 import itertools
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 import psutil
 import pytest
 from ruamel.yaml import YAML
 
+from zooserve.processes.identity import command_of
 from zooserve.processes.ports import reserved_ports
+from zooserve.settings import Settings
+from zooserve.triton.installation import find_installation
+from zooserve.triton.server import Addresses, TritonServer
+from zooserve_cli.plan import own_backends
 from zooserve_observability.answered import Asked, Fault, Prometheus, Span, asked_by_dashboards, asked_by_rules, faults
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -43,14 +50,14 @@ class Live(NamedTuple):
 
 
 class Collector(BaseHTTPRequestHandler):
-    """An OTLP collector that takes three of four exports."""
+    """An OTLP collector that refuses one of four exports for good."""
 
     protocol_version = "HTTP/1.1"
     _calls = itertools.count()
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("content-length", 0)))
-        self.send_response(503 if next(self._calls) % 4 == 3 else 200)
+        self.send_response(400 if next(self._calls) % 4 == 3 else 200)
         self.send_header("content-length", "0")
         self.end_headers()
 
@@ -59,14 +66,14 @@ class Collector(BaseHTTPRequestHandler):
 
 
 def write_catalogue(path: Path, leaf_port: int) -> None:
-    """One with a canary and a shadow, a model with two leaves of which one is dead, and one whose upstream is dead."""
+    """One with a canary and a shadow, a model with leaves of which one is dead, and one whose upstream is dead."""
     subprocess.run([sys.executable, HERE / "zoo_with_releases.py", path], check=True)
     yaml = YAML(typ="safe", pure=True)
     models = yaml.load(path.read_text(encoding="utf-8"))["models"]
     (chat,) = [model for model in models if model["name"] == "chat"]
     chat["backend"] = {**chat["backend"], "max_in_flight": 6}
     beside = {name: value for name, value in chat.items() if name not in ("aliases", "required")}
-    leaves = [f"127.0.0.1:{leaf_port}", f"127.0.0.1:{reserved_ports(1)[0]}"]
+    leaves = [f"127.0.0.1:{leaf_port}", f"localhost:{leaf_port}", f"127.0.0.1:{reserved_ports(1)[0]}"]
     upstream = {"kind": "openai", "url": f"http://127.0.0.1:{reserved_ports(1)[0]}/v1", "max_in_flight": 8}
     models += [
         {**beside, "name": "chat_spread", "backend": {"kind": "llmapi", "leaves": leaves, "max_in_flight": 4}},
@@ -81,18 +88,31 @@ def write_catalogue(path: Path, leaf_port: int) -> None:
 
 
 def write_repository(path: Path) -> None:
-    """The committed one, with two instances of a model."""
-    shutil.copytree(ROOT / "model_repository", path, symlinks=True)
+    """The committed one, with two instances of a model, and a warm-up that fails."""
+    shutil.copytree(ROOT / "model_repository", path, symlinks=True, copy_function=linked)
     config = path / "zoo" / "language_encoder" / "config.pbtxt"
-    text = config.read_text()
-    assert "count: 1" in text
-    config.write_text(text.replace("count: 1", "count: 2"))
+    replace(config, config.read_bytes().replace(b"count: 1", b"count: 2"))
+    replace(path / "zoo" / "classify_tokenizer" / "warmup" / "sentence", b"\2\0\0\0\xff\xfe")
+
+
+def linked(source: str, target: str) -> None:
+    """The same file once more, where the disk is the same."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def replace(file: Path, content: bytes) -> None:
+    assert file.read_bytes() != content
+    file.unlink()  # it may be the committed one, linked
+    file.write_bytes(content)
 
 
 def kill(platform: Any, words: str) -> None:
     """The newest process of the platform whose command line has these words, as by kill -9."""
     processes = psutil.Process(platform.state.pid).children(recursive=True)
-    found = [each for each in processes if words in " ".join(each.cmdline())]
+    found = [each for each in processes if words in command_of(each.pid)]
     assert found, f"no process with {words}"
     max(found, key=psutil.Process.create_time).send_signal(signal.SIGKILL)
 
@@ -106,11 +126,42 @@ def under_load(platform: Any, load: str, seconds: float, meanwhile: Callable[[],
     assert process.returncode == 0
 
 
-def go_wrong(platform: Any) -> None:
-    """A stage's stub, a whole server and a replica of the router are killed."""
+def go_wrong(platform: Any, access: Path) -> None:
+    """Two stages' stubs, a whole server and a replica of the router are killed, and the access log has no place."""
+    access.rename(access.with_name("aside"))
+    access.write_text("no folder")
     kill(platform, "embed_tokenizer_0_0")
+    kill(platform, "classify_tokenizer_0_0")
     kill(platform, f"--grpc-port={platform.leaf_grpc.rpartition(':')[2]}")
     kill(platform, "ray::ServeReplica")
+
+
+@pytest.fixture(scope="module")
+def other_zoo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+    """A second server of one of the zoo's models, as where the zoo runs twice."""
+    folder = tmp_path_factory.mktemp("other")
+    server = TritonServer(
+        "other",
+        find_installation(Settings().resolved().cache_dir, own_backends()),
+        ROOT / "model_repository" / "zoo",
+        Addresses("127.0.0.1", *reserved_ports(3)),
+        folder / "other.log",
+        models=("language", "language_tokenizer", "language_encoder"),
+    )
+    server.start()
+    try:
+        server.wait_until_loaded(60)
+        yield server
+    finally:
+        server.stop(10)
+
+
+def ask(server: TritonServer, times: int) -> None:
+    """Requests to one server alone, past the router."""
+    text = {"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["Which language is this?"]}
+    for _ in range(times):
+        url = f"http://{server.addresses.http}/v2/models/language/infer"
+        assert httpx.post(url, json={"inputs": [text]}, timeout=30).status_code == 200
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +169,7 @@ def live(
     platforms_of_module: Callable[..., Any],
     start_prometheus: Callable[[str], str],
     serve: Callable[[type[BaseHTTPRequestHandler]], str],
+    other_zoo: TritonServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Live:
     """Idle, gentle load, heavy load, trouble, gentle load again."""
@@ -126,6 +178,8 @@ def live(
     write_catalogue(folder / "zoo.yaml", leaf_port)
     write_repository(folder / "models")
     platform = platforms_of_module(
+        ZOOSERVE_MODELS="default,embed_sparse",
+        ZOOSERVE_ACCESS_LOG__FOLDER=str(folder / "access"),
         ZOOSERVE_CATALOGUE=str(folder / "zoo.yaml"),
         ZOOSERVE_REPOSITORY=str(folder / "models"),
         ZOOSERVE_LEAF__GRPC_PORT=str(leaf_port),
@@ -140,12 +194,16 @@ def live(
     )
     platform.up()
     configuration = Path(platform.state.scrape_file).read_text()
+    zoo = f'"{platform.zoo_metrics}"'
+    assert zoo in configuration
+    configuration = configuration.replace(zoo, f'{zoo}, "{other_zoo.addresses.metrics}"')
     prometheus = Prometheus(start_prometheus(re.sub(r"(_interval:) \d+s", r"\1 1s", configuration)))
     began = time.time()
     time.sleep(6)  # idle
     under_load(platform, "gentle", 20)
     under_load(platform, "heavy", 30)
-    under_load(platform, "gentle", 40, lambda: go_wrong(platform))
+    ask(other_zoo, 200)
+    under_load(platform, "gentle", 40, lambda: go_wrong(platform, folder / "access"))
     return Live(platform, prometheus, Span(began + 2, time.time(), 1.0))
 
 
@@ -154,7 +212,9 @@ def told(found: list[Fault]) -> str:
 
 
 def test_every_target_is_up(live: Live) -> None:
-    assert live.prometheus.targets() == dict.fromkeys(("router", "zoo", "leaf", "haproxy", "ray"), "up")
+    targets = live.prometheus.targets()
+    assert {job for job, _ in targets} == {"router", "zoo", "leaf", "haproxy", "ray"}
+    assert set(targets.values()) == {"up"}
 
 
 def test_every_expression_has_data_that_varies_with_the_load(live: Live) -> None:
