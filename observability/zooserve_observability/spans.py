@@ -6,7 +6,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -28,13 +28,12 @@ _NUMBERS = frozenset({"intValue", "doubleValue", "boolValue"})
 _NONE: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A moment within a span."""
+class Event(NamedTuple):
+    """A moment within a span. A tuple: Triton's spans have four each."""
 
     name: str
     at_ns: int
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = _NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,14 @@ class Span:
         return max(0, self.end_ns - self.start_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(NamedTuple):
     """Attributes as text, and the types of those that are none."""
 
     text: Mapping[str, str]
     types: Mapping[str, str]
+
+
+_UNTOLD = Typed(_NONE, _NONE)
 
 
 def read_spans(body: bytes, trace_id: str = "") -> list[Span]:
@@ -161,7 +162,7 @@ def _span(raw: Mapping[str, Any], service: str) -> Span:
             attributes=attributes.text,
             error=_string(status.get("message") or FAILED) if failed else "",
             kind=_kind(raw.get("kind", _INTERNAL)),
-            events=tuple(map(_event, _bounded(raw.get("events", ()), MOST_EVENTS))),
+            events=tuple([_event(event) for event in _bounded(raw.get("events", ()), MOST_EVENTS)]),
             service=service,
             types=attributes.types,
         )
@@ -178,11 +179,17 @@ def _kind(raw: int | str) -> int:
 
 
 def _typed(raw: Any) -> Typed:
+    if not raw:
+        return _UNTOLD
     text: dict[str, str] = {}
     types: dict[str, str] = {}
     for entry in _bounded(raw, MOST_ATTRIBUTES):
-        key, value = _string(entry["key"]), entry["value"]
-        text[key] = _text(value)
+        key, value = entry["key"], entry["value"]
+        told = value.get("stringValue")
+        if isinstance(told, str):  # nearly all of them
+            text[_string(key)] = told
+            continue
+        text[_string(key)] = _text(value)
         types |= {key: kind for kind in value.keys() & _NUMBERS}  # noqa: B035 (one, or none)
     return Typed(text, types)
 

@@ -15,7 +15,7 @@ from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings
 from zooserve_observability.spans import Span
 from zooserve_observability.trace_log.reading import NoTraceLog, Request, Selection, TraceReader
-from zooserve_observability.trace_log.stages import slowest_of, trees
+from zooserve_observability.trace_log.stages import Node, slowest_of, trees
 
 __all__ = ["trace"]
 
@@ -125,13 +125,18 @@ def _draw(request: Request | None, spans: list[Span], *, as_json: bool) -> None:
         body = {
             "request": asdict(request) if request is not None else None,
             "slowest": slowest,
-            "spans": [{**asdict(node.span), "model": node.model, "depth": node.depth} for node in nodes.values()],
+            "spans": [_told(node) for node in nodes.values()],
         }
         typer.echo(json.dumps(body, indent=1))
         return
     from zooserve_cli.waterfall import draw
 
     draw(request, whole, roots)
+
+
+def _told(node: Node) -> dict[str, object]:
+    events = [event._asdict() for event in node.span.events]
+    return {**asdict(node.span), "events": events, "model": node.model, "depth": node.depth}
 
 
 def _shown(name: str) -> str:
