@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,9 @@ def prometheus() -> Path:
     return PROMETHEUS
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def loaded() -> Callable[[Path], dict]:
-    return lambda file: YAML(typ="safe").load(file.read_text())
+    return cache(lambda file: YAML(typ="safe").load(file.read_text()))
 
 
 @pytest.fixture
