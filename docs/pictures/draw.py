@@ -142,7 +142,7 @@ def draw(figure: Figure, drawn: Drawn, top: int, prometheus: Prometheus) -> None
         told = f"requires {drawn.requires}" if drawn.requires else "no data"
         _write(figure, box[0] + box[2] / 2, box[1] + box[3] / 2, told, colour=FAINT, align="center")
         return
-    series.sort(key=lambda found: -found.last if math.isfinite(found.last) else math.inf)
+    series.sort(key=lambda found: -found.largest if math.isfinite(found.largest) else math.inf)
     KINDS[drawn.kind](figure, box, drawn, series)
 
 
@@ -254,6 +254,7 @@ def _axes(figure: Figure, box: Box, names_px: float, left: float = LEFT) -> Axes
     inner = (box[0] + left, box[1] + TOP, box[2] - left - RIGHT, box[3] - TOP - BOTTOM - names_px)
     axes = figure.add_axes((inner[0] / width, 1 - (inner[1] + inner[3]) / height, inner[2] / width, inner[3] / height))
     axes.set_facecolor(PANEL)
+    axes.set_axisbelow(True)
     axes.grid(color=GRID, linewidth=0.7)
     axes.tick_params(colors=FAINT, labelsize=6.4, length=0, pad=2)
     for spine in axes.spines.values():
@@ -324,7 +325,7 @@ def picture(panels: Sequence[Drawn], title: str, prometheus: Prometheus) -> byte
 def _small(figure: Figure) -> bytes:
     whole, small = io.BytesIO(), io.BytesIO()
     figure.savefig(whole, format="png", facecolor=GROUND)
-    Image.open(whole).convert("RGB").quantize(48, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+    Image.open(whole).convert("RGB").quantize(96, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(
         small, "png", optimize=True
     )
     return small.getvalue()

@@ -7,6 +7,8 @@ from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Ro
 __all__ = ["DASHBOARD"]
 
 _ROUTER = ('application="zooserve"',)
+# The others are called by the path of a Python.
+_NAMED = ('Component!~"/.*"',)
 _TO_ROUTER = ('proxy="http-zooserve"',)
 _WORKING = now(foreign.HAPROXY_WORKING, "instance", where=_TO_ROUTER)
 _QUEUED = now(foreign.HAPROXY_QUEUE, "instance", where=_TO_ROUTER)
@@ -84,14 +86,14 @@ _NODES = Row(
             "Memory of the router's processes",
             "Resident memory by Ray's name of the process. Climbing over days without more work is a leak.",
             "bytes",
-            (Query(now(foreign.RAY_COMPONENT_MEMORY, "Component"), "{{Component}}"),),
+            (Query(now(foreign.RAY_COMPONENT_MEMORY, "Component", where=_NAMED), "{{Component}}"),),
             look="stacked",
         ),
         Panel(
             "Processors taken by the router's processes",
             "In cores. A replica near 1 is at its end: Python runs one thread at a time; add a replica.",
             "short",
-            (Query(f"{now(foreign.RAY_COMPONENT_CPU, 'Component')} / 100", "{{Component}}"),),
+            (Query(f"{now(foreign.RAY_COMPONENT_CPU, 'Component', where=_NAMED)} / 100", "{{Component}}"),),
         ),
         Panel(
             "In flight, for each replica of the router",
@@ -107,10 +109,17 @@ _NODES = Row(
             ),
         ),
         Panel(
-            "Trace log",
-            "What the trace log takes in memory and on the disk; both are bounded by the settings.",
-            "bytes",
-            (Query(now(vocabulary.TRACE_LOG_BYTES, "place"), "{{place}}"),),
+            "Trace log, of its bound",
+            "What the trace log takes in memory and on the disk, of what the settings allow. 1 is as it should be "
+            "after a while; the oldest go.",
+            "percentunit",
+            (
+                Query(
+                    ratio(now(vocabulary.TRACE_LOG_BYTES, "place"), now(vocabulary.TRACE_LOG_MAX_BYTES, "place")),
+                    "{{place}}",
+                ),
+            ),
+            most=1,
         ),
     ),
 )

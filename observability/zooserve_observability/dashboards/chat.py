@@ -142,7 +142,7 @@ _ROOM = Row(
             "KV tokens: live and cached",
             "What answers in flight hold, and what idle slots keep of earlier prompts. Cached gives way to live.",
             "short",
-            (Query(now(foreign.LEAF_KV_TOKENS, "kv_state"), "{{kv_state}}"),),
+            (Query(now(foreign.LEAF_KV_TOKENS, "kv_state", where=('kv_state!="max"',)), "{{kv_state}}"),),
         ),
     ),
 )
@@ -178,9 +178,9 @@ _ENDS = Row(
         ),
         Panel(
             "What became of the leaf's tokens",
-            "Tokens that somebody got, that were wasted, and that no answer accounts for (orphaned: the engine went "
-            "on after its caller had left). Orphaned above a few percent for long: cancellation does not reach the "
-            "engine.",
+            "Tokens that somebody got, that were wasted, and that no answer accounts for (orphaned). An answer's "
+            "tokens count when it ends, so that a burst looks orphaned at first; above a few percent for long, "
+            "cancellation does not reach the engine.",
             "cps",
             (
                 Query(f"{_SEEN} - {_WASTED}", "delivered"),

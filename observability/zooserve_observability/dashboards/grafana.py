@@ -18,7 +18,7 @@ __all__ = ["TAG", "document", "text"]
 
 TAG = "zooserve"
 _WIDTH = 24
-_HEIGHTS: dict[Look, int] = {"lines": 8, "stacked": 8, "states": 8, "number": 8, "table": 9}
+_HEIGHTS: dict[Look, int] = {"lines": 8, "stacked": 8, "states": 8, "number": 8, "table": 8}
 _TYPES: dict[Look, str] = {
     "lines": "timeseries", "stacked": "timeseries", "states": "state-timeline", "number": "stat", "table": "table",
 }  # fmt: skip
@@ -146,7 +146,7 @@ def _options(panel: Panel) -> object:
     tooltip = common.VizTooltipOptions(mode=common.TooltipDisplayMode.MULTI, sort=common.SortOrder.DESCENDING)
     legend = common.VizLegendOptions(
         display_mode=common.LegendDisplayMode.TABLE, placement=common.LegendPlacement.BOTTOM, show_legend=True,
-        calcs=["lastNotNull", "max"],
+        calcs=["lastNotNull", "max"], sort_by="Max", sort_desc=True,
     )  # fmt: skip
     match panel.look:
         case "table":

@@ -10,12 +10,13 @@ __all__ = ["DASHBOARD"]
 
 _RELEASE = ("model", "release", "version", "role")
 _NAMED = "{{role}}: {{release}} v{{version}} ({{model}})"
-_BY_RELEASE = rate(vocabulary.RELEASE_REQUESTS, *_RELEASE)
+_RUN = 'outcome!="skipped"'
+_BY_RELEASE = rate(vocabulary.RELEASE_REQUESTS, *_RELEASE, where=(_RUN,))
 # What callers got wrong is no release's fault.
 _WRONG = rate(
     vocabulary.RELEASE_REQUESTS, *_RELEASE, where=(among("outcome", *(failure.__name__ for failure in FAILURES)),)
 )
-_BY_ANSWERING = rate(vocabulary.RELEASE_REQUESTS, "model", where=('role!="shadow"',))
+_BY_ANSWERING = rate(vocabulary.RELEASE_REQUESTS, "model", where=('role!="shadow"', _RUN))
 _OBSERVED = f"{_BY_RELEASE} / on (model) group_left () {_BY_ANSWERING}"
 _CONFIGURED = now(vocabulary.RELEASE_SHARE, *_RELEASE, how="max")
 _P95 = quantile(0.95, vocabulary.RELEASE_DURATION, *_RELEASE)
@@ -74,7 +75,8 @@ _COMPARED = Row(
         ),
         Panel(
             "Outcomes",
-            "How the requests to each release ended, by the error's name.",
+            "How the requests to each release ended, by the error's name; skipped is what a shadow was not given, "
+            "being busy or not ready.",
             "reqps",
             (
                 Query(

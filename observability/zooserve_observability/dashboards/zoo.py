@@ -8,11 +8,13 @@ __all__ = ["DASHBOARD"]
 
 _STAGE = ("model", "version")
 _NAMED = "{{model}} v{{version}}"
+_SINGLE = ('model=~".+_(encoder|features|head|maxsim|ranker|reader|tokenizer)"',)
+"""Stages that compute themselves: an ensemble has the times of its steps, which a stack would count twice."""
 
 
-def _microseconds(family: foreign.ForeignMetric) -> Query:
+def _microseconds(family: foreign.ForeignMetric, named: str = _NAMED, where: tuple[str, ...] = ()) -> Query:
     """The mean of a time that Triton adds up, over the requests that it served."""
-    return Query(ratio(rate(family, *_STAGE), rate(foreign.REQUEST_SUCCESS, *_STAGE)), _NAMED)
+    return Query(ratio(rate(family, *_STAGE, where=where), rate(foreign.REQUEST_SUCCESS, *_STAGE, where=where)), named)
 
 
 _WAITING = Row(
@@ -42,7 +44,7 @@ _WAITING = Row(
         Panel(
             "Share of time that is computing",
             "Below half, requests spend most of their time in the stage waiting or being copied: add an instance, or "
-            "batch better. Ensembles compute nothing themselves.",
+            "batch better. An ensemble has its steps' times.",
             "percentunit",
             (Query(ratio(rate(foreign.COMPUTE_INFER_TIME, *_STAGE), rate(foreign.REQUEST_TIME, *_STAGE)), _NAMED),),
             most=1,
@@ -79,7 +81,7 @@ _STAGES = Row(
             "Stacked: how many instances' worth of computing the stages ask for together. Near the number of cores "
             "there is nothing left to give.",
             "short",
-            (Query(f"{rate(foreign.COMPUTE_INFER_TIME, *_STAGE)} / 1e6", _NAMED),),
+            (Query(f"{rate(foreign.COMPUTE_INFER_TIME, *_STAGE, where=_SINGLE)} / 1e6", _NAMED),),
             look="stacked",
             width=12,
         ),
@@ -88,7 +90,7 @@ _STAGES = Row(
             "Stacked: the mean number of requests in the queues. The stage that is widest here is the one that holds "
             "its ensemble up.",
             "short",
-            (Query(f"{rate(foreign.QUEUE_TIME, *_STAGE)} / 1e6", _NAMED),),
+            (Query(f"{rate(foreign.QUEUE_TIME, *_STAGE, where=_SINGLE)} / 1e6", _NAMED),),
             look="stacked",
             width=12,
         ),
@@ -97,8 +99,8 @@ _STAGES = Row(
             "Stacked: the mean wait and the mean computing of each stage. The tallest part is where to begin.",
             "µs",
             (
-                Query(_microseconds(foreign.QUEUE_TIME).expression, "{{model}} waiting"),
-                Query(_microseconds(foreign.COMPUTE_INFER_TIME).expression, "{{model}} computing"),
+                _microseconds(foreign.QUEUE_TIME, "{{model}} v{{version}} waiting", _SINGLE),
+                _microseconds(foreign.COMPUTE_INFER_TIME, "{{model}} v{{version}} computing", _SINGLE),
             ),
             look="stacked",
             width=24,

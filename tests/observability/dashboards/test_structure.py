@@ -227,3 +227,14 @@ def test_the_provisioned_sources_are_those_that_the_dashboards_name() -> None:
         assert dashboard["templating"]["list"][0]["current"]["value"] in sources
     (provider,) = provisioned("dashboards")["providers"]
     assert (provider["type"], provider["allowUiUpdates"]) == ("file", False)
+
+
+def test_a_stack_of_stages_holds_every_single_stage_and_no_ensemble_of_them() -> None:
+    """Triton adds the times of its steps to an ensemble, and a long text's stage calls others."""
+    repository = Path(__file__).parents[3] / "model_repository/zoo"
+    configurations = {file.parent.name: file.read_text() for file in repository.glob("*/config.pbtxt")}
+    several = {name for name, text in configurations.items() if "ensemble_scheduling" in text or name.endswith("_long")}
+    panels = [panel for _, panel in DRAWN if panel["fieldConfig"]["defaults"].get("custom", {}).get("stacking")]
+    asked = " ".join(target["expr"] for panel in panels for target in panel["targets"] if "/ 1e6" in target["expr"])
+    (stages,) = set(re.findall(r'model=~"(\.\+_[^"]+)"', asked))
+    assert {name for name in configurations if re.fullmatch(stages, name)} == set(configurations) - several
