@@ -3,16 +3,14 @@
 Whoever ends a request only puts its line into a bounded queue; a thread writes them down every 0.2 s.
 """
 
-import dataclasses
 import logging
 import os
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import NamedTuple
 
 import orjson
 
@@ -33,8 +31,8 @@ _RENAMED = {"slo_class": "class", "ended_s": "time"}
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AccessLine:
+# A tuple: a frozen dataclass of that many fields takes five times as long to make (measured).
+class AccessLine(NamedTuple):
     """One request that ended. What is None is left out of its line."""
 
     ended_s: float
@@ -66,19 +64,14 @@ class AccessLine:
 
     def as_json(self) -> bytes:
         """The line, with its newline."""
-        told = {name: value for name, value in zip(FIELDS, _values(self), strict=True) if value is not None}
+        told = {name: value for name, value in zip(FIELDS, self, strict=True) if value is not None}
         moment = datetime.fromtimestamp(self.ended_s, UTC).isoformat(timespec="milliseconds")
         told["time"] = f"{moment.removesuffix('+00:00')}Z"
         return orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
 
 
-_ATTRIBUTES = tuple(field.name for field in dataclasses.fields(AccessLine))
-FIELDS = tuple(_RENAMED.get(name, name) for name in _ATTRIBUTES)
+FIELDS = tuple(_RENAMED.get(name, name) for name in AccessLine._fields)
 """The names in a line, in their order."""
-
-
-def _values(line: AccessLine) -> Iterator[Any]:
-    return (getattr(line, name) for name in _ATTRIBUTES)
 
 
 class AccessLog:
