@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -91,6 +92,12 @@ class RouterSettings(BaseModel):
     """How long an answer that has begun may say nothing: Triton 2.51 may leave a killed stub's streams open."""
     drain_s: Annotated[float, Field(ge=0)] = 10.0
     """How long answers in flight may take once the router is told to stop; new connections are refused meanwhile."""
+    haproxy_metrics_host: str = "127.0.0.1"
+    """Where HAProxy shows its metrics: another address lets a Prometheus outside of this machine or container in."""
+    haproxy_metrics_port: Port | None = None
+    """A free one is chosen at start."""
+    ray_metrics_port: Port | None = None
+    """A free one is chosen at start. Ray shows its metrics on all interfaces, whatever it is told."""
     interactive_max_items: Annotated[int, Field(gt=0)] = 16
     """A request with more texts is bulk, unless the caller names the class itself."""
 
@@ -119,6 +126,20 @@ class TraceLogSettings(BaseModel):
         return "" if self.port is None else f"http://{self.host}:{self.port}/v1/traces"
 
 
+def _empty_or_address(endpoint: str) -> str:
+    if not endpoint:
+        return endpoint
+    address = urlsplit(endpoint)  # raises ValueError for a host or a port that is none
+    if (
+        address.scheme not in ("http", "https")
+        or not address.hostname
+        or address.port == 0
+        or not endpoint.isprintable()
+    ):
+        raise ValueError("write the collector's address as http://host:4318")
+    return endpoint
+
+
 class TracingSettings(BaseModel):
     """Which requests are traced, and who gets the traces beside the trace log."""
 
@@ -131,7 +152,7 @@ class TracingSettings(BaseModel):
     """`head`: the share of requests that are traced. `tail`: the share of ordinary ones that go on to `endpoint`."""
     slow_s: Annotated[float, Field(gt=0)] = 2.0
     """`tail`: a request that takes longer is slow; of a chat, until its first token."""
-    endpoint: str = ""
+    endpoint: Annotated[str, AfterValidator(_empty_or_address)] = ""
     """An OTLP/HTTP collector's address, as http://host:4318; empty sends nothing anywhere."""
     content: bool = False
     """Whether spans may hold what callers sent: prompts, and error messages that quote them."""

@@ -9,15 +9,13 @@ from contextlib import suppress
 from zooserve.processes.child import Child
 from zooserve.processes.identity import descendants, end, process_table
 from zooserve.processes.kinship import adopt_orphans, collect_zombies
-from zooserve.processes.ports import reserved_ports
 from zooserve.processes.records import ProcessRecords
 from zooserve.processes.state import Phase, StateFolder, unplanned
 from zooserve.settings import Settings
 from zooserve_cli.bounds import LEFT_GRACE_S, router_stop_s, stop_s
 from zooserve_cli.leftovers import remove_sockets
 from zooserve_cli.plan import reachable
-from zooserve_cli.router_process import RouterProcess
-from zooserve_router.serve import RayPorts
+from zooserve_cli.router_process import RouterProcess, ray_ports
 
 __all__ = ["LoneRouter"]
 
@@ -32,7 +30,7 @@ class LoneRouter:
         self._settings = settings
         self._folder = folder
         self._child = Child("router", folder.log_file("router"), shares_output=True)
-        self._ports = RayPorts(*reserved_ports(4))
+        self._ports = ray_ports(settings)
         self._records = ProcessRecords(folder.records_file)
         self._stopping = asyncio.Event()
 

@@ -19,8 +19,7 @@ from zooserve.triton.reach import wanted_models
 from zooserve.triton.server import Addresses, TritonServer
 from zooserve.triton.tracing import trace_arguments
 from zooserve.triton.watch import Probe, Watch, chat_probe, content_probe, text_probe
-from zooserve_cli.router_process import RouterProcess
-from zooserve_router.serve import RayPorts
+from zooserve_cli.router_process import RouterProcess, ray_ports
 
 __all__ = ["Plan", "make_plan", "own_backends", "reachable", "with_ports"]
 
@@ -71,7 +70,9 @@ def with_ports(settings: Settings) -> Settings:
 def _fixed(settings: Settings) -> list[int]:
     """The ports that the settings name, the router's left out."""
     tritons = [getattr(triton, port) for triton in (settings.zoo, settings.leaf) for port in _PORTS]
-    return [port for port in (*tritons, settings.engine.port, settings.trace_log.port) if port is not None]
+    exporters = (settings.router.haproxy_metrics_port, settings.router.ray_metrics_port)
+    named = (*tritons, *exporters, settings.engine.port, settings.trace_log.port)
+    return [port for port in named if port is not None]
 
 
 def _engine_with_port(engine: EngineServerSettings, taken: set[int]) -> EngineServerSettings:
@@ -118,7 +119,7 @@ def make_plan(settings: Settings, catalogue: Catalogue, installation: Installati
     traces = _trace_arguments(settings)
     zoo = _triton("zoo", settings.zoo, settings.zoo_repository, catalogue, folder, installation, traces)
     leaf = _triton("leaf", settings.leaf, settings.leaf_repository, catalogue, folder, installation)
-    ports = RayPorts(*reserved_ports(4, but={settings.port, *_fixed(settings)}))
+    ports = ray_ports(settings, {settings.port, *_fixed(settings)})
     return Plan(
         settings=settings,
         folder=folder,

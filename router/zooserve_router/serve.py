@@ -78,6 +78,8 @@ class RayPorts:
     haproxy_stats: int
     fallback_proxy: int
     ray_metrics: int
+    exporter_host: str = "127.0.0.1"
+    """Where HAProxy's metrics are shown."""
 
 
 class Replica:
@@ -115,7 +117,7 @@ def environment(sockets: Path, ports: RayPorts, cores: int) -> dict[str, str]:
         # With Ray's own 30 s even an idle router takes that long to stop.
         "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": "0.1",
         "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "zooserve_router.steering.middlewares",
-        "RAY_SERVE_HAPROXY_BINARY_PATH": str(haproxy.install(sockets / "bin")),
+        "RAY_SERVE_HAPROXY_BINARY_PATH": str(haproxy.install(sockets / "bin", ports.exporter_host)),
         "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": str(sockets / "haproxy.cfg"),
         "RAY_SERVE_HAPROXY_SOCKET_PATH": str(sockets / "admin.sock"),
         "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": str(sockets / "metrics.sock"),

@@ -83,7 +83,22 @@ def test_pods_get_the_jobs_that_dashboards_and_rules_ask_for() -> None:
     (job,) = loaded((ROOT / "observability" / "prometheus" / "kubernetes.yml").read_text())["scrape_configs"]
     (kept,) = [rule for rule in job["relabel_configs"] if rule.get("action") == "keep"]
     by_labels = re.compile(kept["regex"])
-    assert all(by_labels.fullmatch(found) for found in ("router;http", "zoo;metrics", "leaf;metrics", "vllm;metrics"))
+    found = ("router;http", "router;haproxy", "router;ray", "zoo;metrics", "leaf;metrics", "vllm;metrics")
+    assert all(map(by_labels.fullmatch, found))
     assert not by_labels.fullmatch("zoo;http")
-    (named,) = [rule for rule in job["relabel_configs"] if rule.get("target_label") == "job"]
-    assert named["source_labels"] == ["__meta_kubernetes_pod_label_app_kubernetes_io_component"]
+    named = [rule["source_labels"] for rule in job["relabel_configs"] if rule.get("target_label") == "job"]
+    assert named == [
+        ["__meta_kubernetes_pod_label_app_kubernetes_io_component"],
+        ["__meta_kubernetes_pod_container_port_name"],
+    ]
+
+
+@pytest.mark.parametrize("name", ["prometheus.yml", "kubernetes.yml"])
+def test_of_rays_page_the_same_is_kept_everywhere(name: str) -> None:
+    text = (ROOT / "observability" / "prometheus" / name).read_text()
+    assert "|".join(RAY_FAMILIES) in text
+
+
+def test_every_embedded_job_is_scraped_in_compose_too() -> None:
+    composed = loaded((ROOT / "observability" / "prometheus" / "prometheus.yml").read_text())
+    assert {job["job_name"] for job in composed["scrape_configs"]} == {*JOBS, "qdrant"}

@@ -8,10 +8,11 @@ import pytest
 from zooserve.catalogue import Backend, Catalogue, load_catalogue
 from zooserve.errors import PortTaken
 from zooserve.processes.ports import reserved_ports
-from zooserve.settings import EngineServerSettings, Settings
+from zooserve.settings import EngineServerSettings, RouterSettings, Settings
 from zooserve.triton.installation import Installation
 from zooserve_cli.fetch import unwanted_folders
 from zooserve_cli.plan import Plan, make_plan, with_ports
+from zooserve_cli.router_process import ray_ports
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,6 +52,23 @@ def test_what_is_asked_for_is_loaded_with_the_stages_it_reaches_and_nothing_of_t
     assert not {"embed", "embed_bulk", "rag_query", "rerank_encoder"} & models
     assert loaded(plan.leaf.command()) == set()
     assert watched(plan) == {"nsfw", "injection"}
+
+
+def test_exporters_listen_where_the_settings_say(tmp_path: Path) -> None:
+    haproxy, ray = reserved_ports(2)
+    bounds = RouterSettings(haproxy_metrics_host="0.0.0.0", haproxy_metrics_port=haproxy, ray_metrics_port=ray)
+    ports = ray_ports(Settings(state_dir=tmp_path, router=bounds))
+    assert (ports.haproxy_metrics, ports.ray_metrics, ports.exporter_host) == (haproxy, ray, "0.0.0.0")
+    assert len({ports.haproxy_metrics, ports.ray_metrics, ports.haproxy_stats, ports.fallback_proxy}) == 4
+
+
+def test_a_taken_port_of_an_exporter_is_told_with_its_setting(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        bounds = RouterSettings(haproxy_metrics_port=taken.getsockname()[1])
+        with pytest.raises(PortTaken, match="ZOOSERVE_ROUTER__HAPROXY_METRICS_PORT"):
+            ray_ports(Settings(state_dir=tmp_path, router=bounds))
 
 
 def test_leaves_that_the_catalogue_names_are_not_watched_here(tmp_path: Path) -> None:

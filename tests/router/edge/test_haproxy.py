@@ -43,6 +43,13 @@ def test_exporter_and_statistics_listen_on_loopback_only(closed: str) -> None:
     assert "  bind 127.0.0.1:8404\n" in closed
 
 
+def test_the_exporter_alone_may_listen_elsewhere() -> None:
+    opened = hardened(GENERATED, Path("/run/x"), "0.0.0.0")
+    assert "    bind 0.0.0.0:9101\n" in opened
+    assert "  bind 127.0.0.1:8404\n" in opened
+    assert hardened(opened, Path("/run/x"), "0.0.0.0") == opened
+
+
 def test_the_public_address_stays_as_it_was_asked_for(closed: str) -> None:
     """Ray writes `*` for 0.0.0.0, which is what a container's router is told to listen on."""
     assert "frontend http_frontend\n    bind *:8000\n" in closed
