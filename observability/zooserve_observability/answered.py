@@ -40,8 +40,8 @@ class Asked:
     expression: str
     requires: str = ""
     """What must be there for it to have data; empty where every platform has it."""
-    is_list: bool = False
-    """Whether it only lists the values of a label, which need not change."""
+    may_be_constant: bool = False
+    """Whether it need not change, as a list of a label's values need not."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _of_dashboard(dashboard: Mapping[str, Any]) -> Iterator[Asked]:
         query = variable["query"] if isinstance(variable["query"], str) else variable["query"]["query"]
         if values := _LABEL_VALUES.fullmatch(query):
             listed = f"count by ({values['label']}) ({_filled(values['series'])})"
-            yield Asked(f"{title}, variable {variable['name']}", listed, is_list=True)
+            yield Asked(f"{title}, variable {variable['name']}", listed, may_be_constant=True)
     for panel in dashboard["panels"]:
         needs = _REQUIRES.search(panel.get("description") or "")
         for target in panel.get("targets") or ():
@@ -152,7 +152,7 @@ def _reason(prometheus: Prometheus, asked: Asked, span: Span) -> str:
     finite = [[value for value in each if math.isfinite(value)] for each in values]
     if not any(finite):
         return "NaN or infinite throughout"
-    if not asked.is_list and not any(len(set(each)) > 1 for each in finite):
+    if not asked.may_be_constant and not any(len(set(each)) > 1 for each in finite):
         return f"never changes: {', '.join(sorted({f'{value:g}' for each in finite for value in each})[:3])}"
     return ""
 

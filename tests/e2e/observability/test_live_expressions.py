@@ -226,6 +226,6 @@ def test_every_expression_has_data_that_varies_with_the_load(live: Live) -> None
 def test_what_is_called_constant_has_data_and_is_asked_for(live: Live) -> None:
     asked = {each.expression: each for each in ASKED if not each.requires}
     assert CONSTANT.keys() <= asked.keys()
-    listed = [Asked(asked[each].where, each, is_list=True) for each in CONSTANT]
+    listed = [Asked(asked[each].where, each, may_be_constant=True) for each in CONSTANT]
     found = faults(live.prometheus, listed, live.span)
     assert not found, told(found)

@@ -30,7 +30,7 @@ ASKED = [
 ]
 CONSTANT = {"max by (gpu_uuid) (nv_gpu_memory_total_bytes{})": "the memory that a GPU has"}
 """Expressions that do not change by nature, and why."""
-REQUIRING = [replace(each, is_list=each.expression in CONSTANT) for each in ASKED if each.requires]
+REQUIRING = [replace(each, may_be_constant=each.expression in CONSTANT) for each in ASKED if each.requires]
 RULES = ROOT / "observability" / "prometheus" / "rules"
 WATCHED_S = 20.0
 _SAMPLE = re.compile(r"^(?P<series>\S+?(?:\{.*\})?) (?P<value>\S+)$")
