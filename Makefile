@@ -57,6 +57,12 @@ rules: $(VENV)/.dev ## write Prometheus' recording and alert rules as the code s
 dashboards: $(VENV)/.dev ## write Grafana's dashboards as the code says
 	@$(BIN)/python -m zooserve_observability.dashboards
 
+pictures: $(VENV)/.uv ## draw the dashboards for the docs: make pictures PROMETHEUS=http://127.0.0.1:9090 MINUTES=5
+	@test -n "$(PROMETHEUS)" || { echo "say which Prometheus: make pictures PROMETHEUS=http://127.0.0.1:9090"; exit 1; }
+	@test -d .venv-docs || $(PYTHON) -m venv .venv-docs
+	@$(UV) pip install -q --python .venv-docs/bin/python --require-hashes -r requirements/docs.lock
+	@PYTHONPATH=observability .venv-docs/bin/python docs/pictures/draw.py $(PROMETHEUS) --minutes $(or $(MINUTES),5)
+
 format: $(VENV)/.dev ## format and fix what can be fixed
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 

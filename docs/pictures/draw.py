@@ -35,7 +35,7 @@ LINES = (
 )  # fmt: skip
 STATES = {"green": "#73bf69", "yellow": "#fade2a", "red": "#f2495c"}
 COLUMN_PX, LINE_PX, GAP_PX, DPI, COLUMNS = 60, 27, 4, 100, 24
-MOST_NAMES, MOST_BANDS, MOST_ROWS, MOST_NUMBERS = 4, 12, 9, 4
+MOST_NAMES, MOST_BANDS, MOST_ROWS, MOST_NUMBERS = 4, 12, 8, 3
 STEPS, POINTS_PX = 110, 7
 LABEL = re.compile(r"{{(\w+)}}")
 TOP, BOTTOM, LEFT, RIGHT = 26, 16, 46, 10
@@ -120,7 +120,7 @@ TOLD: Mapping[str, Callable[[float], str]] = {
     "µs": scaled([(1e6, " s"), (1e3, " ms"), (1, " µs")], "0 µs"),
     "ms": scaled([(1e3, " s"), (1, " ms")], "0 ms"),
     "bytes": scaled([(2**30, " GiB"), (2**20, " MiB"), (2**10, " KiB"), (1, " B")], "0 B"),
-    "percentunit": lambda value: f"{100 * value:.3g}%" if math.isfinite(value) else "-",
+    "percentunit": lambda value: f"{COUNT(100 * value)}%".replace(" ", ""),
     "reqps": lambda value: f"{COUNT(value)} req/s",
     "cps": lambda value: f"{COUNT(value)} c/s",
 }

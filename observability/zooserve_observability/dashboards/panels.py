@@ -11,8 +11,8 @@ Unit = Literal["short", "reqps", "s", "ms", "µs", "bytes", "percentunit", "none
 """Grafana's names: reqps is requests a second, cps counts a second (tokens, spans, rows)."""
 Look = Literal["lines", "stacked", "states", "number", "table"]
 """lines and stacked over time, states as coloured bands over time, number and table as of now."""
-Traces = Literal["", "all", "failed", "slow"]
-"""Which traces a series of the panel leads to."""
+Traces = Literal["", "all", "failed", "slow", "stage"]
+"""Which traces a series of the panel leads to: of a model's requests, or those that took long in a Triton model."""
 _COLUMNS = 24
 
 

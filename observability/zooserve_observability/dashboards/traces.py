@@ -19,11 +19,14 @@ _ATTRIBUTES = {
     "outcome": "zooserve.outcome",
 }
 """Which attribute of the request's span holds what is a label of its metrics."""
+_LONG_IN_STAGE = '{ span.triton.model_name = "${__field.labels.model}" && duration > 100ms }'
 _ENDED: dict[Traces, str] = {"": "", "all": "", "failed": "status = error", "slow": "duration > 1s"}
 
 
 def trace_query(which: Traces, labels: tuple[str, ...]) -> str:
     """TraceQL for the requests that a series with these labels counts."""
+    if which == "stage":
+        return _LONG_IN_STAGE
     named = (f'span.{_ATTRIBUTES[label]} = "${{__field.labels.{label}}}"' for label in labels if label in _ATTRIBUTES)
     conditions = ('resource.service.name = "zooserve-router"', 'name = "zooserve.request"', *named, _ENDED[which])
     return "{ " + " && ".join(filter(None, conditions)) + " }"

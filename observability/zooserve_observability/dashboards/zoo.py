@@ -26,6 +26,7 @@ _WAITING = Row(
             "a bulk one: requests come faster than it computes.",
             "µs",
             (Query(now(foreign.QUEUE_SUMMARY, *_STAGE, where=('quantile="0.9"',), how="max"), _NAMED),),
+            traces="stage",
             worry_at=100_000,
         ),
         Panel(
@@ -40,6 +41,7 @@ _WAITING = Row(
             "machine.",
             "µs",
             (_microseconds(foreign.COMPUTE_INFER_TIME),),
+            traces="stage",
         ),
         Panel(
             "Share of time that is computing",
@@ -178,6 +180,7 @@ _FAILURES = Row(
             "trace and no text tells.",
             "cps",
             (Query(rate(vocabulary.STAGE_FAILURES, "model", "stage", "reason"), "{{model}} in {{stage}}: {{reason}}"),),
+            traces="failed",
             width=12,
         ),
     ),

@@ -207,7 +207,7 @@ def test_no_two_panels_of_a_dashboard_ask_the_same() -> None:
 
 def test_links_open_the_traces_of_what_the_series_counts() -> None:
     linked = [(name, panel) for name, panel in DRAWN if "links" in panel["fieldConfig"]["defaults"]]
-    assert {name for name, _ in linked} == {"overview", "chat", "releases", "slo"}
+    assert {name for name, _ in linked} == {"overview", "chat", "zoo", "releases", "slo"}
     for _, panel in linked:
         (link,) = panel["fieldConfig"]["defaults"]["links"]
         parts = urlsplit(link["url"])
