@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +124,21 @@ def platform_factory() -> Iterator[Callable[..., Platform]]:
 def platforms_of_module() -> Iterator[Callable[..., Platform]]:
     """The same, for platforms that the tests of a module share."""
     yield from _factory()
+
+
+@pytest.fixture(scope="session")
+def duration_ms() -> Callable[[Callable[[], object]], str]:
+    """How long something takes here and now, as `x-request-timeout-ms` has it: a deadline that suits any machine.
+
+    As long as a short answer takes is in the middle of one ten times as long, whatever the engine's speed.
+    """
+
+    def measured(action: Callable[[], object]) -> str:
+        began = time.monotonic()
+        action()
+        return f"{(time.monotonic() - began) * 1000:.0f}"
+
+    return measured
 
 
 def _factory() -> Iterator[Callable[..., Platform]]:

@@ -53,9 +53,13 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 
 
 def samples(usage: Usage, cached_tokens: int, tokens_per_block: int) -> dict[tuple[str, str], float]:
-    """Every series' value, by family and label value."""
+    """Every series' value, by family and label value, in the order in which they are to be shown.
+
+    What was written comes first: a page that shows the leaf at rest shows all of it.
+    """
     blocks = usage.kv_tokens // tokens_per_block
     return {
+        (_GENERATED, ""): usage.generated_tokens,
         (_REQUESTS, "active"): usage.active,
         (_REQUESTS, "max"): usage.slots,
         (_REQUESTS, "scheduled"): usage.active,
@@ -70,7 +74,6 @@ def samples(usage: Usage, cached_tokens: int, tokens_per_block: int) -> dict[tup
         (_TOKENS, "live"): usage.live_tokens,
         (_TOKENS, "cached"): cached_tokens,
         (_TOKENS, "max"): usage.kv_tokens,
-        (_GENERATED, ""): usage.generated_tokens,
     }
 
 
