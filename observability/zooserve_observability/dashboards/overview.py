@@ -34,7 +34,7 @@ _SIGNALS = Row(
             "cancellations are here, too. Worry about what is new.",
             "reqps",
             (Query(rate(vocabulary.REQUESTS, "model", "outcome", where=('outcome!="ok"',)), "{{model}}: {{outcome}}"),),
-            traces="failed",
+            traces="all",
         ),
         Panel(
             "Share of failures",

@@ -14,6 +14,7 @@ TEMPO = "tempo"
 """The datasource's uid, as it is provisioned."""
 _ATTRIBUTES = {
     "model": "zooserve.model",
+    "release": "zooserve.model",
     "version": "zooserve.model_version",
     "class": "zooserve.slo_class",
     "outcome": "zooserve.outcome",
@@ -27,7 +28,9 @@ def trace_query(which: Traces, labels: tuple[str, ...]) -> str:
     """TraceQL for the requests that a series with these labels counts."""
     if which == "stage":
         return _LONG_IN_STAGE
-    named = (f'span.{_ATTRIBUTES[label]} = "${{__field.labels.{label}}}"' for label in labels if label in _ATTRIBUTES)
+    # Of a model with releases, the span names the one that ran.
+    told = [label for label in labels if label in _ATTRIBUTES and not (label == "model" and "release" in labels)]
+    named = (f'span.{_ATTRIBUTES[label]} = "${{__field.labels.{label}}}"' for label in told)
     conditions = ('resource.service.name = "zooserve-router"', 'name = "zooserve.request"', *named, _ENDED[which])
     return "{ " + " && ".join(filter(None, conditions)) + " }"
 
