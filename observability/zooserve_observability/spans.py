@@ -4,6 +4,7 @@
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -21,7 +22,8 @@ FAILED = "failed"
 """The error of a span that says no more than that it failed."""
 ERROR = 2
 _INTERNAL = 1
-_LONGEST_ID = 32
+_TRACE_ID = re.compile("[0-9a-f]{32}")
+_SPAN_ID = re.compile("[0-9a-f]{16}")
 _LAST_NS = 2**63 - 1
 _KINDS = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _NUMBERS = frozenset({"intValue", "doubleValue", "boolValue"})
@@ -126,20 +128,13 @@ def _descendants(children: dict[str, list[Span]], span_id: str) -> Iterator[Span
 
 def checked(span: Span) -> Span:
     """The same span. Raises ValueError for one that no exporter sends."""
-    if len(span.trace_id) != 32 or not _is_hexadecimal(span.trace_id):
+    if not _TRACE_ID.fullmatch(span.trace_id):
         raise ValueError("a trace id has 32 hexadecimal digits")
-    if not 0 < len(span.span_id) <= _LONGEST_ID or len(span.parent_id) > _LONGEST_ID:
+    if not _SPAN_ID.fullmatch(span.span_id) or not (span.parent_id == "" or _SPAN_ID.fullmatch(span.parent_id)):
         raise ValueError("a span id has 16 hexadecimal digits")
     if not 0 <= span.start_ns <= _LAST_NS or not 0 <= span.end_ns <= _LAST_NS:
         raise ValueError("a time is out of range")
     return span
-
-
-def _is_hexadecimal(text: str) -> bool:
-    try:
-        return int(text, 16) >= 0 and text.isalnum()
-    except ValueError:
-        return False
 
 
 def _service(resource: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ Which answers are worth a second try is OTLP's own rule: 429, 502, 503 and 504, 
 
 import asyncio
 import logging
+import ssl
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
@@ -62,6 +63,7 @@ class Forwarding:
         timeout_s: float = _TIMEOUT_S,
     ) -> None:
         self._url = url
+        self._shown = httpx.URL(url).copy_with(username=None, password=None)
         self._headers = {**headers, "content-type": "application/x-protobuf"}
         self._metrics = metrics
         metrics.expects("forward")
@@ -82,13 +84,15 @@ class Forwarding:
                 self._bytes += trace.size_bytes
         if not taken:
             self._metrics.dropped("forward", "queue_full", trace.spans)
-            self._warn("more traces wait for the collector at %s than may: new ones are dropped", self._url)
+            self._warn("more traces wait for the collector at %s than may: new ones are dropped", self._shown)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Forward for the block, and at its end once more what waits."""
-        # No proxy and no credentials from the environment: the address and the headers are what the settings say.
-        async with httpx.AsyncClient(trust_env=False, limits=httpx.Limits(max_connections=1)) as http:
+        # No proxy and no .netrc of the environment: the address and the headers are what the settings say. Certificates
+        # are the system's, or those of SSL_CERT_FILE.
+        limits, certificates = httpx.Limits(max_connections=1), ssl.create_default_context()
+        async with httpx.AsyncClient(trust_env=False, limits=limits, verify=certificates) as http:
             forwarding = asyncio.create_task(self._forward_for_ever(http))
             try:
                 yield
@@ -131,20 +135,24 @@ class Forwarding:
         try:
             body = await asyncio.to_thread(_export, batch)
             rejected = await self._sent(http, body)
-        except (_Refused, _TryAgain, ValueError) as exc:
+        except (_Refused, _TryAgain) as exc:
             self._lose(batch, str(exc))
+            return
+        except Exception:  # whatever it was, there are more traces
+            _log.exception("a batch of traces could not be sent")
+            self._lose(batch, "they could not be sent")
             return
         spans = sum(trace.spans for trace in batch)
         rejected = min(rejected, spans)
         self._metrics.exported("forward", spans - rejected)
         if rejected:
             self._metrics.dropped("forward", "failed", rejected)
-            self._warn("the collector at %s rejected %d spans of an export", self._url, rejected)
+            self._warn("the collector at %s rejected %d spans of an export", self._shown, rejected)
 
     def _lose(self, batch: list[Settled], why: str) -> None:
         if batch:
             self._metrics.dropped("forward", "failed", sum(trace.spans for trace in batch))
-            self._warn("traces do not reach the collector at %s, and are lost to it: %s", self._url, why)
+            self._warn("traces do not reach the collector at %s, and are lost to it: %s", self._shown, why)
 
     async def _sent(self, http: httpx.AsyncClient, body: bytes) -> int:
         """How many spans of it were rejected. Raises _Refused or, after some tries, _TryAgain."""

@@ -61,14 +61,18 @@ class Triton:
         _, trace_id, parent_id, _ = self.traceparent.split("-")
         now = time.time_ns()
         steps = [
-            Span(trace_id, "3", "2", "embed_tokenizer", now, now, _step("embed_tokenizer")),
-            Span(trace_id, "4", "3", "compute", now, now),
-            Span(trace_id, "5", "2", "embed_encoder", now, now, _step("embed_encoder")),
+            Span(trace_id, _id(3), _id(2), "embed_tokenizer", now, now, _step("embed_tokenizer")),
+            Span(trace_id, _id(4), _id(3), "compute", now, now),
+            Span(trace_id, _id(5), _id(2), "embed_encoder", now, now, _step("embed_encoder")),
         ]
         if self.loses_the_ensemble:
             return steps
-        request = Span(trace_id, "1", parent_id, "InferRequest", now, now)
-        return [request, Span(trace_id, "2", "1", "embed", now, now, {"triton.model_name": "embed"}), *steps]
+        request = Span(trace_id, _id(1), parent_id, "InferRequest", now, now)
+        return [request, Span(trace_id, _id(2), _id(1), "embed", now, now, {"triton.model_name": "embed"}), *steps]
+
+
+def _id(number: int) -> str:
+    return f"{number:016x}"
 
 
 def _step(model: str) -> dict[str, str]:
@@ -147,7 +151,7 @@ async def test_without_a_callers_trace_the_request_gets_one_of_its_own(log: Trac
 
 
 async def test_two_requests_of_one_trace_are_not_mixed_up(log: TraceLog, log_port: int) -> None:
-    other = Span(TRACE, "other", "root", "embed_tokenizer", 0, 1, {"triton.model_name": "embed_tokenizer"})
+    other = Span(TRACE, _id(77), _id(78), "embed_tokenizer", 0, 1, {"triton.model_name": "embed_tokenizer"})
     log.add(write_spans([other], "triton"))
     error = await failure(Triton(log), log_port, f"00-{TRACE}-{CALLER}-01")
     assert error.failed is not None
