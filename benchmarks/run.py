@@ -32,6 +32,7 @@ ON_A_PLATFORM: dict[str, list[str]] = {
     "router_tax.py": ["--count", "60", "--seconds", "2", "--rounds", "1"],
     "throughput.py": ["--seconds", "3", "--rounds", "1"],
     "slo_classes.py": ["--short"],
+    "tracing_overhead.py": ["--rounds", "2", "--seconds", "1", "--count", "10", "--chats", "4", "--max-tokens", "4"],
     "chat_hangups.py": ["--count", "60", "--deadlines", "15", "--warm-up", "20"],
 }
 ON_A_CHAT_PLATFORM: dict[str, list[str]] = {
