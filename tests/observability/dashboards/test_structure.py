@@ -15,6 +15,7 @@ from zooserve_observability import foreign, vocabulary
 from zooserve_observability.dashboards.committed import Drawn, read
 from zooserve_observability.dashboards.traces import TEMPO
 from zooserve_observability.foreign import Requires
+from zooserve_observability.rules.groups import ALERTS
 
 GRAFANA = Path(__file__).parents[3] / "observability/grafana"
 DASHBOARDS = {file.stem: json.loads(file.read_text()) for file in sorted((GRAFANA / "dashboards").glob("*.json"))}
@@ -238,3 +239,9 @@ def test_a_stack_of_stages_holds_every_single_stage_and_no_ensemble_of_them() ->
     asked = " ".join(target["expr"] for panel in panels for target in panel["targets"] if "/ 1e6" in target["expr"])
     (stages,) = set(re.findall(r'model=~"(\.\+_[^"]+)"', asked))
     assert {name for name in configurations if re.fullmatch(stages, name)} == set(configurations) - several
+
+
+def test_every_alert_leads_to_a_dashboard_that_is_there() -> None:
+    addresses = {dict(alert.annotations)["dashboard"] for alert in ALERTS}
+    assert addresses
+    assert addresses <= {f"/d/{dashboard['uid']}" for dashboard in DASHBOARDS.values()}
