@@ -25,12 +25,7 @@ _HEADER_LINES = 512
 _COMMAND_TIMEOUT_S = 2.0
 _AGAIN = "The router is not available: it is starting, stopping or was restarted. Try again in a second."
 _LATE = "The request did not arrive in time. Send it again."
-_MALFORMED = (
-    "This is no HTTP request: a header has a line break or a NUL in it, or they are longer than 15 kB or more than 500 "
-    "lines together."
-)
 _ANSWERS = {
-    400: ("Bad Request", _MALFORMED, "invalid_request_error", "malformed_request"),
     408: ("Request Timeout", _LATE, "invalid_request_error", "request_timeout"),
     503: ("Service Unavailable", _AGAIN, "server_error", "backend_unavailable"),
 }
@@ -42,7 +37,7 @@ def hardened(configuration: str, answers: Path, exporter_host: str = "127.0.0.1"
 
     The public address stays as it was asked for; the exporter may have another than loopback.
     """
-    own = "".join(rf'\g<1>{status} "{answers / f"{status}.http"}"' "\n" for status in (400, 408))
+    late = rf'\g<1>408 "{answers / "408.http"}"\n'
     rules = [
         # Ray writes `*` for 0.0.0.0, also where the router itself shall listen there: only these two sections are ours.
         (r"^(frontend prometheus\n\s*bind )\*?:(\d+)", rf"\g<1>{exporter_host}:\2"),
@@ -55,9 +50,10 @@ def hardened(configuration: str, answers: Path, exporter_host: str = "127.0.0.1"
         (r"^\s*option splice-response\n", ""),
         # Ray sets none: half a request would hold its connection for the client timeout, an hour.
         (r"^(\s*)option splice-request\n", rf"\g<1>timeout http-request {_HEAD_TIMEOUT_S}s\n"),
-        (r"^\s*errorfile 40[08] .*\n", ""),
-        (r"^(\s*errorfile )502 ", own + r"\g<1>502 "),
-        # Its own bound is 101: two hundred lines of `baggage`, which nobody here reads, would make a request a 400.
+        (r"^\s*errorfile 408 .*\n", ""),
+        (r"^(\s*errorfile )502 ", late + r"\g<1>502 "),
+        # Its own bound is 101: two hundred lines of `baggage`, which nobody here reads, would make a request a 400. What
+        # it says of that is its own, too: HAProxy takes no errorfile for what it cannot parse.
         (r"^\s*tune\.http\.maxhdr .*\n", ""),
         (r"^(\s*)(tune\.bufsize .*)", rf"\1\2\n\1tune.http.maxhdr {_HEADER_LINES}"),
         (r"^(\s*errorfile 50[234]) .*$", rf'\1 "{answers / "503.http"}"'),

@@ -63,7 +63,6 @@ def test_the_admin_socket_is_its_owners_alone(closed: str) -> None:
 def test_every_error_of_haproxy_itself_is_ours(closed: str) -> None:
     assert closed.count('"/run/x/503.http"') == 3
     assert closed.count('    errorfile 408 "/run/x/408.http"\n') == 1
-    assert closed.count('    errorfile 400 "/run/x/400.http"\n') == 1
     assert "500.http" not in closed
 
 
@@ -105,9 +104,7 @@ def test_ray_still_writes_the_lines_that_the_rules_look_for() -> None:
     assert "server {{ backend.fallback_server.name }}" in text
 
 
-@pytest.mark.parametrize(
-    ("status", "code"), [(400, "malformed_request"), (408, "request_timeout"), (503, "backend_unavailable")]
-)
+@pytest.mark.parametrize(("status", "code"), [(408, "request_timeout"), (503, "backend_unavailable")])
 def test_an_answer_of_haproxy_itself_is_json_of_the_stated_length(status: int, code: str) -> None:
     head, _, body = error_answer(status).partition("\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status} ")

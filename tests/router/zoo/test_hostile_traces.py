@@ -4,7 +4,8 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,14 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
+from zooserve.processes.ports import reserved_ports
 from zooserve.settings import Settings, TracingSettings
 from zooserve.triton.tensors import InferenceAnswer
 from zooserve_observability.access_log import AccessLog
 from zooserve_observability.tracing import Tracing, traceparent
 from zooserve_router.app import bare_app
 from zooserve_router.backends.zoo import Inference
+from zooserve_router.haproxy import install
 
 TRACE, PARENT = "ab" * 16, "cd" * 8
 SOUND = f"00-{TRACE}-{PARENT}-01".encode()
@@ -48,7 +51,7 @@ class Served:
         head, _, _ = (await reader.read()).decode("latin-1").partition("\r\n\r\n")
         writer.close()
         status, *told = head.split("\r\n")
-        return int(status.split()[1]), dict(line.split(": ", 1) for line in told)
+        return int(status.split()[1]), {name.lower(): value for name, value in (line.split(": ", 1) for line in told)}
 
     @property
     def root(self) -> ReadableSpan:
@@ -240,6 +243,57 @@ async def test_newlines_and_nulls_get_no_further_than_http_lets_them(served, val
         assert (await served.embed())[0] == 200
     assert all(line["request_id"].startswith("req_") or line["request_id"] == "a" for line in served.lines())
     assert served.lines()[-1]["status"] == 200
+
+
+@pytest.fixture
+async def behind_haproxy(served, tmp_path) -> AsyncIterator[Served]:
+    """The same router, reached through the real HAProxy as Ray's configuration of it is rewritten."""
+    (port,) = reserved_ports(1)
+    configuration = tmp_path / "haproxy.cfg"
+    configuration.write_text(
+        "global\n    maxconn 100\n    tune.bufsize 16384\ndefaults\n    mode http\n    timeout client 60s\n"
+        "    timeout server 60s\n    timeout connect 5s\n    errorfile 502 /nowhere/500.http\n"
+        f"frontend http_frontend\n    bind 127.0.0.1:{port}\n    default_backend replicas\n"
+        f"backend replicas\n    server replica 127.0.0.1:{served.port}\n"
+    )
+    process = await asyncio.create_subprocess_exec(install(tmp_path / "bin"), "-db", "-f", configuration)
+    try:
+        while True:
+            with suppress(ConnectionError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                break
+            assert process.returncode is None
+            await asyncio.sleep(0.05)
+        yield replace(served, port=port)
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_what_is_served_without_haproxy_is_served_through_it(behind_haproxy):
+    baggage = [(b"baggage", b"key%d=value%d" % (number, number)) for number in range(200)]
+    joined = [(b"baggage", b",".join(value for _, value in baggage))]
+    for headers in (baggage, joined, [(b"x-request-id", b"x" * 10_000)], parents(b"a" * 10_000), parents(b"\xff\xfe")):
+        status, told = await behind_haproxy.embed(*headers)
+        assert status == 200
+        assert told["x-request-id"] == behind_haproxy.lines()[-1]["request_id"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b"x-request-id", b"a\nb")],
+        [(b"x-request-id", b"a\rb")],
+        [(b"x-request-id", b"a\x00b")],
+        [(b"x-request-id", b"x" * 20_000)],
+        [(b"baggage", b"a=1")] * 600,
+    ],
+)
+async def test_what_is_no_http_gets_no_further_than_haproxy(behind_haproxy, headers):
+    assert (await behind_haproxy.embed(*headers))[0] == 400
+    assert (await behind_haproxy.embed())[0] == 200
+    assert len(behind_haproxy.lines()) == 1
 
 
 def series(exposition: bytes) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
