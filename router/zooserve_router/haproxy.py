@@ -52,8 +52,8 @@ def hardened(configuration: str, answers: Path, exporter_host: str = "127.0.0.1"
         (r"^(\s*)option splice-request\n", rf"\g<1>timeout http-request {_HEAD_TIMEOUT_S}s\n"),
         (r"^\s*errorfile 408 .*\n", ""),
         (r"^(\s*errorfile )502 ", late + r"\g<1>502 "),
-        # Its own bound is 101: two hundred lines of `baggage`, which nobody here reads, would make a request a 400. What
-        # it says of that is its own, too: HAProxy takes no errorfile for what it cannot parse.
+        # Its own bound is 101: two hundred lines of `baggage`, which nobody here reads, would make a request a 400.
+        # That 400 is its own, too: HAProxy takes no errorfile for what it cannot parse (run).
         (r"^\s*tune\.http\.maxhdr .*\n", ""),
         (r"^(\s*)(tune\.bufsize .*)", rf"\1\2\n\1tune.http.maxhdr {_HEADER_LINES}"),
         (r"^(\s*errorfile 50[234]) .*$", rf'\1 "{answers / "503.http"}"'),
