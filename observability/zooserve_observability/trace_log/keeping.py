@@ -15,7 +15,7 @@ from zooserve_observability.once_a_minute import OnceAMinute
 from zooserve_observability.trace_log.decision import KEPT, Decision, Policy, decided
 from zooserve_observability.trace_log.portions import Portion
 from zooserve_observability.trace_log.settling import Settling, Waiting
-from zooserve_observability.trace_log.store import DECISIONS, Settled, StoreFailed, TraceStore
+from zooserve_observability.trace_log.store import Settled, StoreFailed, TraceStore
 from zooserve_observability.trace_metrics import TraceMetrics
 
 __all__ = ["TraceKeeping"]
@@ -56,6 +56,7 @@ class TraceKeeping:
         self._decisions: OrderedDict[str, Decision] = OrderedDict()
         self._warn_of_disk = OnceAMinute(_log)
         self._warn_of_queue = OnceAMinute(_log)
+        self._warn_of_fault = OnceAMinute(_log)
         self._ended = threading.Event()
 
     def put(self, portions: Iterable[Portion]) -> None:
@@ -91,8 +92,8 @@ class TraceKeeping:
         while not self._ended.wait(_EVERY_S):
             try:
                 self.settle(time.monotonic())
-            except Exception:  # what goes wrong with some traces is no reason to keep no more
-                _log.exception("the trace log lost what it was to write")
+            except Exception as exc:  # what goes wrong with some traces is no reason to keep no more
+                self._warn_of_fault("the trace log lost what it was to write: %r", exc)
         self.settle(time.monotonic())
         self._keep(self._settling.all())
         self._store.close()
@@ -120,10 +121,9 @@ class TraceKeeping:
         self._metrics.log_takes(self.memory_bytes() + self._settling.size_bytes, self._store.size_bytes)
 
     def _decided(self, trace: Waiting) -> Settled:
-        before = self._decisions.get(trace.trace_id)
-        decision = before or "left_out"
-        if before is None or trace.root_at is not None:
-            decision = max(decision, decided(trace.portions, trace.trace_id, self._policy), key=DECISIONS.index)
+        decision = self._decisions.get(trace.trace_id)
+        if decision is None or trace.root_at is not None:
+            decision = decided(trace.portions, trace.trace_id, self._policy)
             self._metrics.decided(decision)
         self._decisions[trace.trace_id] = decision
         while len(self._decisions) > _REMEMBERED:

@@ -1,6 +1,7 @@
 """The thread behind the log: from portions to the disk, whatever the disk does."""
 
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def test_late_spans_are_written_and_handed_on_as_their_trace_was_decided(
     assert counted.decided("error") == counted.decided("left_out") == 1
 
 
-def test_each_request_of_a_callers_trace_is_decided_by_its_own_root(kept: Kept, request_of: Any) -> None:
+def test_each_request_of_a_callers_trace_is_decided_by_its_own_root(kept: Kept, counted: Any, request_of: Any) -> None:
     trace_id = "ab" * 16
     kept.put(request_of(1, trace_id=trace_id))
     kept.keeping.settle(0)
@@ -91,6 +92,31 @@ def test_each_request_of_a_callers_trace_is_decided_by_its_own_root(kept: Kept, 
     (failed,) = kept.forwarded
     assert [root.request_id for portion in failed.portions for root in portion.roots] == ["req_2"]
     assert kept.known() == {"req_1", "req_2"}
+    kept.put(request_of(3, trace_id=trace_id))
+    kept.keeping.settle(4)
+    kept.keeping.settle(5)
+    assert len(kept.forwarded) == 1
+    assert [counted.decided(name) for name in ("error", "left_out")] == [1, 2]
+    assert {found.decision for found in TraceReader(kept.path).of_trace(trace_id)} == {"error"}
+
+
+def test_what_goes_wrong_with_one_trace_is_said_and_the_thread_goes_on(
+    tmp_path: Path, counted: Any, request_of: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = Kept(tmp_path / "traces.db", counted)
+    refused = iter([ValueError("no room for this one")])
+
+    def hand_on(trace: Settled) -> None:
+        for error in refused:
+            raise error
+
+    kept.keeping._hand_on = hand_on
+    with kept.keeping.running():
+        kept.put(request_of(1, error="failed"))
+        while "no room for this one" not in caplog.text:
+            time.sleep(0.02)
+        kept.put(request_of(2, error="failed"))
+    assert kept.known() == {"req_2"}
 
 
 def test_at_the_end_everything_settles(kept: Kept, request_of: Any) -> None:
