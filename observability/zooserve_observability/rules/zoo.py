@@ -17,12 +17,11 @@ _NOT_BULK = 'model!~".*_bulk(_.*)?"'
 
 _stage_requests = rate("zooserve:stage_requests:rate5m", foreign.REQUEST_SUCCESS, "5m", _STAGE, (_ZOO,))
 _computing = summed(foreign.COMPUTE_INFER_TIME, "5m", _STAGE, (_ZOO,))
-# An ensemble computes nothing itself.
-_stage_compute = Recording(
-    "zooserve:stage_compute:ratio_rate5m",
-    f"({_computing} > 0)\n/\n{summed(foreign.REQUEST_TIME, '5m', _STAGE, (_ZOO,))}",
-    _STAGE,
-)
+_whole_time = summed(foreign.REQUEST_TIME, "5m", _STAGE, (_ZOO,))
+# Of a pipeline Triton adds up what its stages compute.
+_stage_compute = Recording("zooserve:stage_compute:ratio_rate5m", f"{_computing}\n/\n({_whole_time} > 0)", _STAGE)
+_served = summed(foreign.REQUEST_SUCCESS, "5m", _STAGE, (_ZOO,))
+_stage_time = Recording("zooserve:stage_seconds:mean5m", f"{_whole_time}\n/\n({_served} > 0)\n/ 1e6", _STAGE)
 _triton_failures = rate("zooserve:triton_failures:rate5m", foreign.REQUEST_FAILURE, "5m", ("model", "reason"))
 _triton_failures_rise = beyond_habit("zooserve:triton_failures:rise5m", foreign.REQUEST_FAILURE, ("model", "reason"))
 _BY_STAGE = ("model", "stage", "reason")
@@ -47,6 +46,7 @@ _pending = Recording(
 RECORDINGS = (
     _stage_requests,
     _stage_compute,
+    _stage_time,
     _triton_failures,
     _triton_failures_rise,
     _stage_failures,
@@ -73,6 +73,8 @@ ALERTS = (
         (
             Condition(_stage_compute.where(_NOT_BULK), "<", 0.5),
             Condition(_stage_requests.where(_NOT_BULK), ">", 1),
+            # Where a request takes a millisecond, most of it is the way there and back.
+            Condition(_stage_time.where(_NOT_BULK), ">", 0.02),
         ),
         "10m",
         "ticket",

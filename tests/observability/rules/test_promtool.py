@@ -79,3 +79,11 @@ def test_no_condition_can_be_left_out(failing, area: str, index: int) -> None:
         return
     found = failing(area, lambda alert: without(alert, index) if alert.name in expected else alert)
     assert expected <= found
+
+
+@pytest.mark.parametrize("minutes", [0, 30], ids=["at once", "much later"])
+@pytest.mark.parametrize("area", AREAS)
+def test_how_long_conditions_have_to_hold_is_tested(failing, area: str, minutes: int) -> None:
+    (group,) = [group for group in GROUPS if group.name == area]
+    expected = {alert.name for alert in group.alerts if alert.hold != "0m"}
+    assert expected <= failing(area, lambda alert: replace(alert, hold=f"{minutes}m"))
