@@ -13,6 +13,7 @@ from zooserve_observability.dashboards.expressions import (
     share,
 )
 from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Row
+from zooserve_observability.rules.slo import FIRST_TOKEN, TOKEN_PACE, Promise
 
 __all__ = ["DASHBOARD"]
 
@@ -23,6 +24,10 @@ _LEAF = selected(vocabulary.MODEL_INFO, where=('runs_on="leaf"',))
 _OF_LEAF = f"* on (model, version) group_left () max by (model, version) ({_LEAF})"
 _SEEN = f"sum({per_second(vocabulary.TOKENS, where=_OUTPUT)} {_OF_LEAF})"
 _WASTED = f"sum({per_second(vocabulary.WASTED_TOKENS)} {_OF_LEAF})"
+
+
+def _promised(promise: Promise) -> str:
+    return f"{promise.limit_s:g} s for {100 * promise.share:g} of 100"
 
 
 def _first_token(which: float) -> Query:
@@ -38,21 +43,21 @@ _PACE = Row(
     (
         Panel(
             "Time to first token",
-            "From the request's first byte to its first token. The objective is 1.28 s for 95 of 100: above it, see "
+            f"From the request's first byte to its first token. The objective is {_promised(FIRST_TOKEN)}: above it, see "
             "whether the queue or the prefill takes it, below.",
             "s",
             (_first_token(0.5), _first_token(0.95), _first_token(0.99)),
             traces="slow",
-            worry_at=1.28,
+            worry_at=FIRST_TOKEN.limit_s,
         ),
         Panel(
             "Time per output token",
-            "The pace after the first token, as the router sees it. The objective is 0.1 s for 95 of 100, about twice "
-            "as fast as people read.",
+            f"The pace after the first token, as the router sees it. The objective is {_promised(TOKEN_PACE)}, about "
+            "twice as fast as people read.",
             "s",
             (_token_pace(0.5), _token_pace(0.95), _token_pace(0.99)),
             traces="slow",
-            worry_at=0.1,
+            worry_at=TOKEN_PACE.limit_s,
         ),
         Panel(
             "Tokens in and out",

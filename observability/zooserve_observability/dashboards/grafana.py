@@ -138,8 +138,9 @@ def _targets(panel: Panel) -> Iterator[prometheus.Dataquery]:
 
 
 def _tidied() -> list[grafana.DataTransformerConfig]:
-    """A table shows labels; its time is now and its value 1."""
-    return [grafana.DataTransformerConfig(id_val="organize", options={"excludeByName": {"Time": True, "Value": True}})]
+    """A table is as of now, and shows labels beside a value."""
+    columns = {"excludeByName": {"Time": True}, "renameByName": {"Value": "now"}}
+    return [grafana.DataTransformerConfig(id_val="organize", options=columns)]
 
 
 def _options(panel: Panel) -> object:

@@ -4,7 +4,7 @@ from zooserve_observability import vocabulary
 from zooserve_observability.dashboards.expressions import increase, now, quantile, rate, share
 from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Row, State
 from zooserve_observability.rules.promql import among
-from zooserve_observability.rules.slo import FAILURES
+from zooserve_observability.rules.slo import AVAILABILITY, FAILURES
 
 __all__ = ["DASHBOARD"]
 
@@ -38,8 +38,8 @@ _SIGNALS = Row(
         ),
         Panel(
             "Share of failures",
-            "Requests answered with a 5xx, of all. The availability objective allows 0.1% over a month: above that "
-            "for long, look at the SLO dashboard.",
+            f"Requests answered with a 5xx, of all. The objective allows {100 * (1 - AVAILABILITY):.4g}% over a month: "
+            "above that for long, look at the dashboard of the objectives.",
             "percentunit",
             (
                 Query(
@@ -47,7 +47,7 @@ _SIGNALS = Row(
                 ),
             ),
             traces="failed",
-            worry_at=0.001,
+            worry_at=round(1 - AVAILABILITY, 10),
         ),
         _duration(
             "Duration, p50", 0.5, "Half of the requests took at most this long. It moves with the work asked for."
