@@ -43,8 +43,8 @@ _PACE = Row(
     (
         Panel(
             "Time to first token",
-            f"From the request's first byte to its first token. The objective is {_promised(FIRST_TOKEN)}: above it, see "
-            "whether the queue or the prefill takes it, below.",
+            f"From the request's first byte to its first token. The objective is {_promised(FIRST_TOKEN)}: above it, "
+            "see whether the queue or the prefill takes it, below.",
             "s",
             (_first_token(0.5), _first_token(0.95), _first_token(0.99)),
             traces="slow",
