@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -26,11 +26,17 @@ _AT_ONCE = 512
 _EVERY_S = 0.2
 """Together with the server's own spans, which Triton exports every 0.1 s."""
 _TIMEOUT_S = 5.0
+_LAST_S = 2.0
+"""For what waits when the process ends: a replica that ends has little time, and its collector may hang."""
 _log = logging.getLogger(__name__)
 
 
 def otlp_exporter(url: str, timeout_s: float = _TIMEOUT_S) -> SpanExporter:
-    """An exporter to the OTLP/HTTP address of traces (`http://host:4318/v1/traces`), protobuf in the body."""
+    """An exporter to the OTLP/HTTP address of traces (`http://host:4318/v1/traces`), protobuf in the body.
+
+    The limit is of all tries together, but of each wait for bytes: who answers byte by byte holds it up longer. Then
+    the queue fills, and new spans are dropped.
+    """
     # It logs every failure and every retry; SpanExport says once a minute what was lost.
     logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter").setLevel(logging.CRITICAL)
     return OTLPSpanExporter(endpoint=url, timeout=timeout_s)
@@ -40,27 +46,37 @@ class SpanExport(SpanProcessor):
     """Hands sampled spans to an exporter. Whoever ends a span never waits, and memory stays bounded."""
 
     def __init__(
-        self, exporter: SpanExporter, metrics: TraceMetrics, name: Exporter = "router", most: int = _MOST
+        self,
+        exporter: SpanExporter,
+        metrics: TraceMetrics,
+        name: Exporter = "router",
+        most: int = _MOST,
+        last_s: float = _LAST_S,
     ) -> None:
         self._exporter = exporter
         self._metrics = metrics
         self._name: Exporter = name
         self._most = most
+        self._last_s = last_s
         self._waiting: deque[ReadableSpan] = deque()
         self._warn = OnceAMinute(_log)
         self._ended = threading.Event()
+        self._on_the_way = 0
+        """Spans that the exporter has, and of which nothing is known yet."""
 
     @contextmanager
     def exporting(self) -> Iterator[None]:
-        """Export for the block, and at its end once more what waits. Before it spans are kept."""
+        """Export for the block, and at its end what still waits, as far as time allows. Before it spans are kept."""
         thread = threading.Thread(target=self._export_for_ever, name="span-export", daemon=True)
         thread.start()
         try:
             yield
         finally:
             self._ended.set()
-            thread.join(_TIMEOUT_S + 1)
+            thread.join(self._last_s)
             self._exporter.shutdown()
+            on_the_way = self._on_the_way if thread.is_alive() else 0
+            self._drop(on_the_way + len(self._taken_out(self._most)))
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Nothing happens before a span's end."""
@@ -89,17 +105,30 @@ class SpanExport(SpanProcessor):
         self._export_what_waits()
 
     def _export_what_waits(self) -> None:
-        while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(_AT_ONCE, len(self._waiting)))]
+        while batch := self._taken_out(_AT_ONCE):
             if not self._is_taken(batch):
                 return  # whoever takes them is ill: the rest waits for the next round
 
+    def _taken_out(self, most: int) -> list[ReadableSpan]:
+        batch: list[ReadableSpan] = []
+        with suppress(IndexError):  # nothing waits any more
+            while len(batch) < most:
+                batch.append(self._waiting.popleft())
+        return batch
+
+    def _drop(self, left: int) -> None:
+        if left:
+            self._metrics.dropped(self._name, "failed", left)
+            _log.warning("%d spans had not been taken when this process ended, and are lost", left)
+
     def _is_taken(self, batch: list[ReadableSpan]) -> bool:
+        self._on_the_way = len(batch)
         try:
             taken = self._exporter.export(batch) is SpanExportResult.SUCCESS
         except Exception:  # whatever an exporter raises, the process works on
             _log.debug("the exporter of spans failed", exc_info=True)
             taken = False
+        self._on_the_way = 0
         if taken:
             self._metrics.exported(self._name, len(batch))
         else:
