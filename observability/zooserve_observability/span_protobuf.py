@@ -13,6 +13,7 @@ from zooserve_observability.spans import (
     DEEPEST,
     ERROR,
     FAILED,
+    LAST_NS,
     MOST_ATTRIBUTES,
     MOST_EVENTS,
     Event,
@@ -61,8 +62,8 @@ def _service(resource: trace_pb2.ResourceSpans) -> str:
 
 def _span(raw: trace_pb2.Span, service: str) -> Span:
     attributes = _typed(raw.attributes)
-    if len(raw.events) > MOST_EVENTS:
-        raise ValueError(f"more than {MOST_EVENTS} events")
+    if len(raw.events) > MOST_EVENTS or any(event.time_unix_nano > LAST_NS for event in raw.events):
+        raise ValueError(f"more than {MOST_EVENTS} events, or one out of all time")
     return checked(
         Span(
             trace_id=raw.trace_id.hex(),

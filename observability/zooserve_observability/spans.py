@@ -24,7 +24,7 @@ ERROR = 2
 _INTERNAL = 1
 _TRACE_ID = re.compile("[0-9a-f]{32}")
 _SPAN_ID = re.compile("[0-9a-f]{16}")
-_LAST_NS = 2**63 - 1
+LAST_NS = 2**63 - 1
 _KINDS = ("UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER")
 _NUMBERS = frozenset({"intValue", "doubleValue", "boolValue"})
 _NONE: Mapping[str, str] = {}
@@ -132,7 +132,7 @@ def checked(span: Span) -> Span:
         raise ValueError("a trace id has 32 hexadecimal digits")
     if not _SPAN_ID.fullmatch(span.span_id) or not (span.parent_id == "" or _SPAN_ID.fullmatch(span.parent_id)):
         raise ValueError("a span id has 16 hexadecimal digits")
-    if not 0 <= span.start_ns <= _LAST_NS or not 0 <= span.end_ns <= _LAST_NS:
+    if not 0 <= span.start_ns <= LAST_NS or not 0 <= span.end_ns <= LAST_NS:
         raise ValueError("a time is out of range")
     return span
 
@@ -165,7 +165,10 @@ def _span(raw: Mapping[str, Any], service: str) -> Span:
 
 
 def _event(raw: Mapping[str, Any]) -> Event:
-    return Event(_string(raw["name"]), int(raw["timeUnixNano"]), _typed(raw.get("attributes", ())).text)
+    at_ns = int(raw["timeUnixNano"])
+    if not 0 <= at_ns <= LAST_NS:
+        raise ValueError("a time is out of range")
+    return Event(_string(raw["name"]), at_ns, _typed(raw.get("attributes", ())).text)
 
 
 def _kind(raw: int | str) -> int:

@@ -179,12 +179,20 @@ HOSTILE = {
     "100,000 attributes": hostile(attributes=[{"key": "k", "value": {}}] * 100_000),
     "a value of 20 levels": hostile(attributes=[nested(20)]),
     "100,000 events": hostile(events=[{"name": "e", "timeUnixNano": "1"}] * 100_000),
+    "an event after all time": hostile(events=[{"name": "e", "timeUnixNano": str(2**70)}]),
+    "an event before all time": hostile(events=[{"name": "e", "timeUnixNano": -5}]),
+    "a kind of no name": hostile(kind="SPAN_KIND_WILD"),
+    "an integer of many digits": hostile(attributes=[{"key": "k", "value": {"intValue": "9" * 100}}]),
     "100,000 brackets": b"[" * 100_000,
     "a status that is a word": hostile(status="bad"),
     "spans that are none": orjson.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [1]}]}]}),
     "nothing": b"",
 }
+LATE = ExportTraceServiceRequest.FromString(write_protobuf(WHOLE[:1], ""))
+LATE.resource_spans[0].scope_spans[0].spans[0].events.add(name="e", time_unix_nano=2**64 - 1)
+
 HOSTILE_PROTOBUF = {
+    "an event after all time": LATE.SerializeToString(),
     "bytes of chance": bytes(range(255, 0, -1)),
     "a value of 20 levels": DEEP_PROTOBUF.SerializeToString(),
 }
