@@ -22,7 +22,8 @@ __all__ = ["trace"]
 T = TypeVar("T")
 _LISTED = 20
 _ARRIVES_WITHIN_S = 3.0
-"""A request that ended just now: its spans are exported within 0.2 s, and settle for a second."""
+"""A request that ended just now: its spans are exported within 0.2 s, settle for a second, and are written in 0.25 s."""
+_SETTLES_WITHIN_S = 2.0
 _POLL_S = 0.1
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{32}")
 _IDS = (
@@ -70,7 +71,7 @@ class _Log:
     def first(self, selection: Selection, *, errors: bool, newest: bool) -> tuple[Request, list[Span]]:
         """The first of them, with its trace. The newest may be on its way still."""
         if newest and self._is_running:
-            time.sleep(_ARRIVES_WITHIN_S / 2)
+            time.sleep(_SETTLES_WITHIN_S)
         request = self.requests(selection, 1, errors=errors)[0]
         return request, self._read(lambda: self._reader.spans(request.trace_id))
 
