@@ -2,6 +2,7 @@
 
 import json
 import stat
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,9 @@ def test_no_printed_settings_show_the_salt(folder: StateFolder) -> None:
 
 def test_the_routers_orders_bring_it_the_salt_and_are_for_their_owner_alone(folder: StateFolder) -> None:
     settings = with_key_salt(Settings(), folder)
-    router = RouterProcess(Child("router", folder.log_file("router")), settings, folder, RayPorts(1, 2, 3))
+    router = RouterProcess(
+        Child("router", folder.log_file("router")), settings, folder, RayPorts(*range(1, len(fields(RayPorts)) + 1))
+    )
     try:
         command, environment = router.command()
     finally:
