@@ -22,7 +22,7 @@ __all__ = ["trace"]
 T = TypeVar("T")
 _LISTED = 20
 _ARRIVES_WITHIN_S = 3.0
-"""A request that ended just now: its spans are exported within 0.2 s, settle for a second, and are written in 0.25 s."""
+"""A request that ended just now: its spans come within 0.2 s, settle for a second, and are written within 0.25 s."""
 _SETTLES_WITHIN_S = 2.0
 _POLL_S = 0.1
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{32}")
