@@ -27,5 +27,10 @@ class SupervisorMetrics:
         """Have the counts of a server, and of its models that are probed, begin at 0."""
         self.restarts.labels(server)
         for model in models:
-            self.reloads.labels(server, model)
             self.probe_failures.labels(server, model)
+
+    def loads(self, server: str, versions: Iterable[tuple[str, str]]) -> None:
+        """Have the counts of what a Triton loads begin at 0; its stages are never probed by themselves."""
+        for model, version in versions:
+            self.reloads.labels(server, model)
+            self.warmup_failures.labels(model, version)

@@ -292,8 +292,8 @@ class Supervisor:
         for server, watch in self._watched():
             self._metrics.looks_after(server.name, watch.models)
         self._metrics.looks_after("router")
-        for model, version in (*self._plan.zoo.versions(), *self._plan.leaf.versions()):
-            self._metrics.warmup_failures.labels(model, version)
+        for server in (self._plan.zoo, self._plan.leaf):
+            self._metrics.loads(server.name, server.versions())
 
     def _count_warmups(self, server: str) -> None:
         """Those that failed since the last look: at the start, or when a model was loaded again."""

@@ -48,6 +48,13 @@ async def rerank(http: httpx.AsyncClient, number: int) -> object:
     return await post(http, "/v2/rerank", {"model": "rerank", "query": text(number, 5), "documents": documents})
 
 
+async def rerank_many(http: httpx.AsyncClient, number: int) -> object:
+    """Too many for a caller who does not want to wait, and does not say so."""
+    documents = [text(number + n, 80) for n in range(80)]
+    body = {"model": "rerank", "query": text(number, 5), "documents": documents}
+    return await post(http, "/v2/rerank", body, **{"x-zooserve-class": "interactive"})
+
+
 async def classify(http: httpx.AsyncClient, number: int) -> object:
     """A language, or whether it is toxic."""
     model = "language" if number % 3 else "classify"
@@ -107,6 +114,11 @@ async def chat_with_nobody(http: httpx.AsyncClient, number: int) -> object:
     return await chat(http, number, model="chat_dead")
 
 
+async def chat_with_a_flaky_one(http: httpx.AsyncClient, number: int) -> object:
+    """A model whose upstream now and then breaks off before it has answered."""
+    return await chat(http, number, model="chat_flaky")
+
+
 async def wrong(http: httpx.AsyncClient, number: int) -> object:
     """What is refused: another space, a name that does not exist, a field that is none, a text that is too long."""
     vectors = {"model": "embed", "input": text(number)}
@@ -128,11 +140,12 @@ async def _numbered(lines: Any) -> Any:
 
 GENTLE: tuple[Send, ...] = (
     embed, rerank, classify, rag_query, chat, embed, wrong, chat_with_nobody, classify, embed, chat_on_two_leaves,
-    chat_past_its_stop, embed_sparse,
+    chat_past_its_stop, embed_sparse, chat_with_a_flaky_one,
 )  # fmt: skip
 HEAVY: tuple[Send, ...] = (
     embed, embed_many, chat_in_pieces, rerank, chat_too_late, rag_query, chat_in_pieces, classify, chat_on_two_leaves,
     embed, chat_with_nobody, chat_in_pieces, wrong, chat, chat_past_its_stop, classify, embed_sparse,
+    chat_with_a_flaky_one, rerank_many, chat_with_a_flaky_one, chat_with_a_flaky_one,
 )  # fmt: skip
 LOADS: dict[str, tuple[tuple[Send, ...], int, float]] = {"gentle": (GENTLE, 3, 0.2), "heavy": (HEAVY, 28, 0.0)}
 """What is sent, by how many at once, and each one's pause between two requests."""
