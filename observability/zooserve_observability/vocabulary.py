@@ -86,7 +86,9 @@ REQUEST_DURATION = Metric(
     "seconds",
     _DURATION_S,
 )
-IN_FLIGHT = Metric("zooserve_requests_in_flight", "gauge", "Requests being worked on.", unit="requests")
+IN_FLIGHT = Metric(
+    "zooserve_requests_in_flight", "gauge", "Requests being worked on, the scrape itself among them.", unit="requests"
+)
 TOKENS = Metric(
     "zooserve_tokens",
     "counter",
