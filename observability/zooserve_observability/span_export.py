@@ -63,6 +63,7 @@ class SpanExport(SpanProcessor):
         self._ended = threading.Event()
         self._on_the_way = 0
         """Spans that the exporter has, and of which nothing is known yet."""
+        metrics.expects(name)
 
     @contextmanager
     def exporting(self) -> Iterator[None]:

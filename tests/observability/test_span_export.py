@@ -73,9 +73,7 @@ class Exported:
 
     def __init__(self, url: str, most: int = 4096, timeout_s: float = 5.0, last_s: float = 2.0) -> None:
         self.registry = CollectorRegistry()
-        metrics = TraceMetrics(self.registry)
-        metrics.expects("router")
-        self.export = SpanExport(otlp_exporter(url, timeout_s), metrics, most=most, last_s=last_s)
+        self.export = SpanExport(otlp_exporter(url, timeout_s), TraceMetrics(self.registry), most=most, last_s=last_s)
         self.tracing = Tracing.by(HEAD, self.export)
 
     def requests(self, count: int) -> None:
@@ -181,3 +179,12 @@ def test_what_is_not_sampled_is_neither_exported_nor_lost() -> None:
             exported.tracing.request(parent).root.end()
             exported.requests(1)
     assert exported.taken == len(collector.names) == 1
+
+
+def test_losses_stand_at_0_from_the_start_so_that_the_first_is_a_rise() -> None:
+    registry = Exported("http://127.0.0.1:9/v1/traces").registry
+    lost = [
+        registry.get_sample_value("zooserve_spans_dropped_total", {"exporter": "router", "reason": reason})
+        for reason in ("queue_full", "failed")
+    ]
+    assert lost == [0, 0]
