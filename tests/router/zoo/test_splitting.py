@@ -8,6 +8,8 @@ from zooserve_router.releases import is_drawn
 
 IDS = [f"req_{number}" for number in range(40)]
 KSERVE = b'{"inputs": [{"name": "text", "shape": [1, 1], "datatype": "BYTES", "data": ["w5"]}]}'
+WHOLLY = {"rerank": None, "rag_query": "embed", "embed_sparse": "embed_sparse"}
+"""Models of which the canary answers everything, with their spaces."""
 COUNTED = "zooserve_release_requests_total"
 
 
@@ -22,12 +24,15 @@ def next_of(model: Model, triton_model: str) -> Model:
 
 @pytest.fixture
 def catalogue(catalogue: Catalogue) -> Catalogue:
-    """`language` and `embed` with a canary each: half of the requests, half of the callers."""
+    """`language` and `embed` with a canary for half of the requests or callers, some others with one for all."""
     models = {model.name: model for model in catalogue}
     models["language_next"] = next_of(models["language"], "language")
     models["embed_next"] = next_of(models["embed"], "embed_next").model_copy(update={"space": "embed"})
     models["language"] = released(models["language"], Canary(model="language_next", share=0.5))
     models["embed"] = released(models["embed"], Canary(model="embed_next", share=0.5, by="caller"))
+    for name, space in WHOLLY.items():
+        models[f"{name}_next"] = next_of(models[name], name).model_copy(update={"space": space})
+        models[name] = released(models[name], Canary(model=f"{name}_next", share=1.0))
     return Catalogue(tuple(models.values()))
 
 
@@ -47,6 +52,25 @@ async def test_half_of_the_requests_are_answered_by_the_canary(router):
     assert ran == [("language_next", "2") if drawn(request_id) else ("language", "1") for request_id in IDS]
     assert {answer.json()["model"] for answer in answers} == {"language"}  # what was asked for
     assert {answer.json()["data"][0]["label"] for answer in answers} == {"en"}
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "body"),
+    [
+        ("/v1/rerank", "rerank", {"query": "w5", "documents": ["w5"]}),
+        ("/v2/rerank", "rerank", {"query": "w5", "documents": ["w5"]}),
+        ("/v1/rag_query", "rag_query", {"input": "w5"}),
+        ("/embed_sparse", "embed_sparse", {"inputs": "w5"}),
+    ],
+)
+async def test_every_route_splits_and_names_what_was_asked_for(router, path: str, model: str, body: dict[str, object]):
+    for asked in (body, {**body, "model": model}):  # left out, it is the task's first
+        answer = await router.http.post(path, json=asked)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["x-zooserve-model"] == f"{model}_next"
+        if path != "/embed_sparse":  # TEI's answer is the vectors alone
+            assert answer.json()["model"] == model
+    assert router.counted(COUNTED, model=model, release=f"{model}_next", outcome="ok") == 2
 
 
 async def test_each_release_is_counted_by_what_it_answered(router):
