@@ -40,6 +40,8 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	@$(BIN)/mypy
+	@# Tests for wrong calls, not for whole types.
+	@$(BIN)/mypy --config-file tests/mypy.ini
 
 layers: $(VENV)/.dev
 	@$(BIN)/lint-imports

@@ -59,7 +59,9 @@ async def serving(
     served: set[asyncio.Task[Any]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        served.add(asyncio.current_task())
+        task = asyncio.current_task()
+        assert task is not None
+        served.add(task)
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 await reader.readexactly(int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0]))

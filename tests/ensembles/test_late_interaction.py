@@ -26,7 +26,10 @@ def _cosine(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> flo
     return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
 
 
-def batch(lengths: list[int], length: int, seed: int) -> tuple[npt.NDArray[np.float32], ...]:
+Batch = tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.float32]]
+
+
+def batch(lengths: list[int], length: int, seed: int) -> Batch:
     rng = np.random.default_rng(seed)
     tokens = rng.normal(size=(len(lengths), length, 8)).astype(np.float32)
     pooled = rng.normal(size=(len(lengths), 8)).astype(np.float32)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -22,7 +23,7 @@ MAX_BYTES = 64 * 2**10
 
 
 def line(request_id: str = "req_1", **changed: object) -> AccessLine:
-    values = {
+    values: dict[str, Any] = {
         "ended_s": 1_700_000_000.1234,
         "request_id": request_id,
         "trace_id": "ab" * 16,
@@ -78,7 +79,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "logs" / "access.jsonl"
 
 
-def log_to(file: Path, registry: CollectorRegistry, **more: int) -> AccessLog:
+def log_to(file: Path, registry: CollectorRegistry, **more: Any) -> AccessLog:
     return AccessLog(RotatedFile(file, MAX_BYTES), LogMetrics(registry), **more)
 
 

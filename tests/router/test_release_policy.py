@@ -1,5 +1,7 @@
 """Who answers a request, and who sees it: drawn from its id or its caller, the same wherever and whenever it is."""
 
+from typing import Any
+
 import pytest
 
 from zooserve.catalogue import Canary, Catalogue, Limits, Model, Releases, Shadow
@@ -56,10 +58,8 @@ def test_a_larger_share_takes_in_whom_a_smaller_one_had() -> None:
 
 def test_canary_and_shadow_and_two_models_are_drawn_apart() -> None:
     """Else a shadow of one request in ten would only ever see the requests of one caller in ten."""
-    drawn = [
-        {one for one in IDS if point_of(role, model, one) < 0.1}
-        for role, model in (("canary", "rank"), ("shadow", "rank"), ("canary", "next"))
-    ]
+    apart: list[tuple[Any, str]] = [("canary", "rank"), ("shadow", "rank"), ("canary", "next")]
+    drawn = [{one for one in IDS if point_of(role, model, one) < 0.1} for role, model in apart]
     assert [len(drawn[0] & other) for other in drawn[1:]] == [98, 96]  # a hundred by chance
 
 

@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -30,7 +31,8 @@ _SERIES = re.compile(r"(?<![/\w])(?:zooserve|nv|vllm)[_:][a-zA-Z0-9_:]+")
 
 def known_series() -> set[str]:
     plain = {metric.series for metric in METRICS} | {metric.series for metric in FOREIGN}
-    histograms = [metric.series for metric in (*METRICS, *FOREIGN) if metric.kind == "histogram"]
+    histograms = [metric.series for metric in METRICS if metric.kind == "histogram"]
+    histograms += [metric.series for metric in FOREIGN if metric.kind == "histogram"]
     recorded = {recording.record for recording in RECORDINGS}
     return plain | recorded | {f"{name}_{end}" for name in histograms for end in ("bucket", "count", "sum")}
 
@@ -38,7 +40,7 @@ def known_series() -> set[str]:
 def fields(model: type[BaseModel]) -> set[str]:
     found = set()
     for name, field in model.model_fields.items():
-        inner = field.annotation
+        inner: Any = field.annotation
         is_tree = isinstance(inner, type) and issubclass(inner, BaseModel)
         found |= {f"{name}__{below}" for below in fields(inner)} if is_tree else {name}
     return found

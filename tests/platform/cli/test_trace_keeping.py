@@ -153,7 +153,7 @@ def test_an_address_that_is_none_is_told(address: str) -> None:
 def small_disk(folder: Path) -> Iterator[Path]:
     """A real file system of 256 kB."""
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("a file system can only be mounted by root")
     try:

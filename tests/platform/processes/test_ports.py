@@ -90,7 +90,7 @@ def test_a_port_with_connections_in_time_wait_counts_as_free(listener: socket.so
         served, _ = listener.accept()
         served.close()  # this side closes first, so it waits
     listener.close()
-    require_free(*address, "SETTING")
+    require_free(address[0], address[1], "SETTING")
 
 
 def test_a_port_nobody_listens_on_has_no_owner() -> None:

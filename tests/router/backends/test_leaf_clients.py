@@ -1,7 +1,7 @@
 """Which client a catalogue entry on the leaf gets."""
 
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -43,7 +43,8 @@ async def test_one_leaf_is_asked_directly_in_its_own_contract(kind: Any, client:
         opened = opened_leaves(settings, stack, model_on(Backend(kind=kind)), Ways())
         assert isinstance(opened, Guarded)
         assert isinstance(opened.backend, client)
-        assert (opened.backend._stream.address, opened.backend._stream.model) == ("127.0.0.1:4711", "the_model")
+        stream = cast("Any", opened.backend)._stream
+        assert (stream.address, stream.model) == ("127.0.0.1:4711", "the_model")
         assert opened.breaker.endpoint == "leaf"
 
 

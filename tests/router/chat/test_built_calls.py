@@ -20,7 +20,7 @@ PARAMETERS = {
 }
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}]
 CALL = ['{"name": "wea', 'ther", "arguments": {"ci', 'ty": "Oslo"', "}}"]
-HISTORY = [
+HISTORY: list[Any] = [
     {"role": "user", "content": "Is it raining?"},
     {
         "role": "assistant",

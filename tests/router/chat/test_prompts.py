@@ -1,7 +1,7 @@
 """Prompts of /v1/completions reach each backend in the form that it takes."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,12 +20,12 @@ from zooserve_router.fair_queue import FairQueue
 def chat_of(chat_model, byte_tokenizer) -> Any:
     """A chat model of this kind of backend, with the tokenizer of the tests."""
 
-    def build(kind: str, **fields: Any) -> ChatModel:
+    def build(kind: Any, **fields: Any) -> ChatModel:
         where = {} if kind == "llmapi" else {"runs_on": "upstream", "triton": {}}
         backend = Backend(kind=kind) if kind == "llmapi" else Backend(kind=kind, url="http://remote/v1")
         model = chat_model.model_copy(update={"backend": backend, **where})
         tokenizer = replace(byte_tokenizer, **fields)
-        return ChatModel(model, None, FairQueue(Budget("chat", 1000), 3), None, tokenizer)
+        return ChatModel(model, cast("Any", None), FairQueue(Budget("chat", 1000), 3), None, tokenizer)
 
     return build
 

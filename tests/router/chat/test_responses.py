@@ -48,7 +48,7 @@ async def test_a_response_is_whole_by_openais_own_type(edge) -> None:
 
 
 async def test_a_response_repeats_what_was_asked(edge) -> None:
-    asked = {
+    asked: dict[str, Any] = {
         "instructions": "Be brief.",
         "max_output_tokens": 20,
         "max_tool_calls": 3,

@@ -93,7 +93,7 @@ def test_closing_twice_changes_nothing_more(closed: str) -> None:
 
 
 def test_ray_still_writes_the_lines_that_the_rules_look_for() -> None:
-    templates = Path(__import__("ray").__file__).parent / "serve/_private/haproxy_templates.py"
+    templates = Path(str(__import__("ray").__file__)).parent / "serve/_private/haproxy_templates.py"
     text = templates.read_text()
     assert "stats socket {{ config.socket_path }} mode 666 level admin" in text
     assert "bind :{{ config.metrics_port }}" in text

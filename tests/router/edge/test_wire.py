@@ -52,6 +52,7 @@ class ScriptedServer:
                     said = said.second
                 if said is None:
                     return
+                assert isinstance(said, bytes)
                 writer.write(said)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):

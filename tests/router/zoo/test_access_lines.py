@@ -53,6 +53,7 @@ def wanted() -> AccessLogSettings:
 async def logged(router, bounds, wanted, tmp_path) -> AsyncIterator[Logged]:
     settings = Settings(state_dir=tmp_path, access_log=wanted)
     log = AccessLog.by(settings, router.metrics.logs)
+    assert log is not None
     app = bare_app(bounds, router.metrics, access_log=log, key_ids=KeyIds(SALT))
     app.state.services = router.services
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -80,6 +80,7 @@ async def served(router, bounds, tracing, tmp_path, monkeypatch) -> AsyncIterato
 
     monkeypatch.setattr(router.zoo, "infer", noting)
     log = AccessLog.by(settings, router.metrics.logs)
+    assert log is not None
     app = bare_app(bounds, router.metrics, None, Tracing.by(tracing, SimpleSpanProcessor(exporter)), log)
     app.state.services = router.services
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off", http="httptools"))

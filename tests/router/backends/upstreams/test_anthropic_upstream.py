@@ -112,7 +112,7 @@ async def test_thoughts_are_kept_apart_and_signatures_are_not_told(fake: Any, an
     thinking = {"type": "thinking", "thinking": "", "signature": ""}
     thought = {"type": "thinking_delta", "thinking": "hm"}
     signed = {"type": "signature_delta", "signature": "Eq"}
-    counted = {"output_tokens_details": {"thinking_tokens": 3}}
+    counted: Any = {"output_tokens_details": {"thinking_tokens": 3}}
     fake.streams(
         events.start(), events.block(0, thinking, thought, signed), events.text(1, "Hi"), events.end(**counted)
     )
