@@ -49,6 +49,7 @@ layers: $(VENV)/.dev
 generated: $(VENV)/.dev
 	@$(BIN)/python -m zooserve_observability.dashboards --check
 	@$(BIN)/python -m zooserve_observability.rules --check
+	@$(BIN)/python -m zooserve_observability.metrics_page --check
 	@$(BIN)/zooserve ensembles render --check
 	@$(BIN)/zooserve ensembles check
 	@$(BIN)/zooserve leaf check model_repository
