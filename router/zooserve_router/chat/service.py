@@ -70,7 +70,7 @@ class ChatService:
         if model.name not in self._models:
             raise BackendUnavailable(f"{model.name} is not ready: its tokenizer or template is missing.", param="model")
         chat = self._models[model.name]
-        return chat if model is chat.model else replace(chat, model=model)
+        return chat if model.adapter is None else replace(chat, model=model)
 
     def stop(self) -> None:
         """End every answer that is still being written, and every wait for room: their callers are told so."""
