@@ -88,6 +88,12 @@ VLLM_KV_USAGE = ForeignMetric("vllm:kv_cache_usage_perc", "gauge", "vllm", _VLLM
 VLLM_GENERATED = ForeignMetric("vllm:generation_tokens_total", "counter", "vllm", _VLLM, requires="vllm")
 VLLM_FIRST_TOKEN = ForeignMetric("vllm:time_to_first_token_seconds", "histogram", "vllm", _VLLM, requires="vllm")
 
+# Its names say nothing of Qdrant: ask for the job, too.
+_REST = ("method", "endpoint", "status")
+QDRANT_RESPONSES = ForeignMetric("rest_responses_total", "counter", "qdrant", _REST, requires="qdrant")
+QDRANT_DURATION = ForeignMetric("rest_responses_duration_seconds", "histogram", "qdrant", _REST, requires="qdrant")
+QDRANT_MEMORY = ForeignMetric("memory_resident_bytes", "gauge", "qdrant", (), requires="qdrant")
+
 FOREIGN: tuple[ForeignMetric, ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, ForeignMetric)
 )

@@ -1,7 +1,7 @@
 """How much is left: memory, processors, sessions, budgets."""
 
 from zooserve_observability import foreign, vocabulary
-from zooserve_observability.dashboards.expressions import now, rate, ratio
+from zooserve_observability.dashboards.expressions import now, quantile, rate, ratio
 from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Row
 
 __all__ = ["DASHBOARD"]
@@ -9,6 +9,7 @@ __all__ = ["DASHBOARD"]
 _ROUTER = ('application="zooserve"',)
 # The others are called by the path of a Python.
 _NAMED = ('Component!~"/.*"',)
+_QDRANT = ('job="qdrant"',)
 _TO_ROUTER = ('proxy="http-zooserve"',)
 _WORKING = now(foreign.HAPROXY_WORKING, "instance", where=_TO_ROUTER)
 _QUEUED = now(foreign.HAPROXY_QUEUE, "instance", where=_TO_ROUTER)
@@ -193,9 +194,36 @@ _EDGE = Row(
     ),
 )
 
+_VECTORS = Row(
+    "Qdrant",
+    (
+        Panel(
+            "Answers",
+            "What Qdrant answered, by status. 5xx: its log; 4xx: whoever asks does so wrongly.",
+            "reqps",
+            (Query(rate(foreign.QDRANT_RESPONSES, "method", "status", where=_QDRANT), "{{method}} {{status}}"),),
+            requires="qdrant",
+        ),
+        Panel(
+            "Time of an answer, p95",
+            "By what was asked. Searches that get slower as the collection grows: its index does not fit into memory.",
+            "s",
+            (Query(quantile(0.95, foreign.QDRANT_DURATION, "endpoint", where=_QDRANT), "{{endpoint}}"),),
+            requires="qdrant",
+        ),
+        Panel(
+            "Resident memory",
+            "Vectors and indexes. Near the node's own: quantise, or keep vectors on the disk.",
+            "bytes",
+            (Query(now(foreign.QDRANT_MEMORY, "instance", where=_QDRANT), "{{instance}}"),),
+            requires="qdrant",
+        ),
+    ),
+)
+
 DASHBOARD = Dashboard(
     "capacity",
     "zooserve: capacity",
     "Memory, processors, sessions, queues and budgets: how much is left, and what runs out first.",
-    (_GPUS, _NODES, _EDGE),
+    (_GPUS, _NODES, _EDGE, _VECTORS),
 )

@@ -266,6 +266,14 @@ _ENGINES = Row(
             requires="tensorrt_llm",
         ),
         Panel(
+            "TensorRT-LLM: first response, p95",
+            "From Triton's taking a request to its first response, as Triton measures it. The router's time to first "
+            "token less this is the way there and the wait for room.",
+            "ms",
+            (Query(quantile(0.95, foreign.FIRST_RESPONSE, *_RUN), _NAMED),),
+            requires="tensorrt_llm",
+        ),
+        Panel(
             "vLLM: requests",
             "What vLLM decodes, and what it lets wait. Waiting for long: its KV is full, or its batch is.",
             "short",
@@ -290,7 +298,6 @@ _ENGINES = Row(
             "cps",
             (Query(rate(foreign.VLLM_GENERATED, "model_name"), "{{model_name}}"),),
             requires="vllm",
-            width=12,
         ),
         Panel(
             "vLLM: time to first token, p95",
@@ -298,7 +305,6 @@ _ENGINES = Row(
             "s",
             (Query(quantile(0.95, foreign.VLLM_FIRST_TOKEN, "model_name"), "{{model_name}}"),),
             requires="vllm",
-            width=12,
         ),
     ),
 )

@@ -27,6 +27,7 @@ _WAITING = Row(
             "µs",
             (Query(now(foreign.QUEUE_SUMMARY, *_STAGE, where=('quantile="0.9"',), how="max"), _NAMED),),
             traces="stage",
+            width=6,
             worry_at=100_000,
         ),
         Panel(
@@ -34,6 +35,7 @@ _WAITING = Row(
             "The mean wait in each stage's queue. Compare with the time of computing beside.",
             "µs",
             (_microseconds(foreign.QUEUE_TIME),),
+            width=6,
         ),
         Panel(
             "Computing, mean",
@@ -42,6 +44,16 @@ _WAITING = Row(
             "µs",
             (_microseconds(foreign.COMPUTE_INFER_TIME),),
             traces="stage",
+            width=6,
+        ),
+        Panel(
+            "Altogether, p90",
+            "From a stage's taking a request to its answer, for nine of ten. Triton has no quantiles of stages with a "
+            "response cache.",
+            "µs",
+            (Query(now(foreign.REQUEST_SUMMARY, *_STAGE, where=('quantile="0.9"',), how="max"), _NAMED),),
+            traces="stage",
+            width=6,
         ),
         Panel(
             "Share of time that is computing",
