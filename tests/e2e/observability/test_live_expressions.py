@@ -93,7 +93,7 @@ class Flaky(BaseHTTPRequestHandler):
         """Quiet."""
 
 
-def write_catalogue(path: Path, leaf_port: int, flaky: str) -> None:
+def write_catalogue(path: Path, leaf_port: int, flaky: str = "http://127.0.0.1:9") -> None:
     """One with a canary and a shadow, a model with leaves of which one is dead, and two upstreams: dead, and flaky."""
     subprocess.run([sys.executable, HERE / "zoo_with_releases.py", path], check=True)
     yaml = YAML(typ="safe", pure=True)
