@@ -18,10 +18,12 @@ def main() -> int:
     try:
         wanted = _files()
     except ModuleNotFoundError as exc:
-        return _said(f"{exc.name} is not installed: it comes with the extra `dev` (make check sets it up)", 2)
+        return _said(f"{exc.name} is not installed: it comes with the extra `dev` (make check sets it up)\n", 2)
     stale = _stale(asked.folder, wanted)
     if asked.check:
-        return _said("".join(f"{path} is not as generated: run `make dashboards`\n" for path in stale), bool(stale))
+        return _said(
+            "".join(f"{path} is not as generated: run `make dashboards`\n" for path in stale), int(bool(stale))
+        )
     return _written(asked.folder, wanted, stale)
 
 

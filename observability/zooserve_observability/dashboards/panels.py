@@ -7,7 +7,7 @@ from zooserve_observability.foreign import Requires
 
 __all__ = ["Dashboard", "Look", "Panel", "Query", "Row", "State", "Traces", "Unit"]
 
-Unit = Literal["short", "reqps", "s", "ms", "µs", "bytes", "percentunit", "none", "cps", "wps", "Bps"]
+Unit = Literal["short", "reqps", "s", "ms", "µs", "bytes", "percentunit", "none", "cps"]
 """Grafana's names: reqps is requests a second, cps counts a second (tokens, spans, rows)."""
 Look = Literal["lines", "stacked", "states", "number", "table"]
 """lines and stacked over time, states as coloured bands over time, number and table as of now."""

@@ -245,3 +245,13 @@ def test_every_alert_leads_to_a_dashboard_that_is_there() -> None:
     addresses = {dict(alert.annotations)["dashboard"] for alert in ALERTS}
     assert addresses
     assert addresses <= {f"/d/{dashboard['uid']}" for dashboard in DASHBOARDS.values()}
+
+
+def test_the_page_lists_every_panel_that_requires_something() -> None:
+    page = (GRAFANA.parents[1] / "docs/dashboards.md").read_text()
+    listed = {
+        (required, title)
+        for required, titles in re.findall(r"^\| `(\w+)` \| (.+) \|$", page, re.MULTILINE)
+        for title in re.findall("“([^”]+)”", titles)
+    }
+    assert listed == {(drawn.requires, drawn.title) for drawn in drawn_panels() if drawn.requires}
