@@ -15,6 +15,11 @@ from zooserve.errors import BackendFailed, DeadlineExceeded, Overloaded
 from zooserve_router.chat.generation import Piece, Work
 
 CHATS, AT_ONCE = 400, 24
+ENDS = (
+    *(("zooserve_chat_choices_ended_total", outcome) for outcome in ("finished", "cancelled", "failed")),
+    *(("zooserve_wasted_tokens_total", reason) for reason in ("hang_up", "deadline", "error", "stop")),
+)
+"""What has to happen to some chats."""
 
 
 class MoodyLeaf:
@@ -92,21 +97,20 @@ async def test_hundreds_of_chats_that_end_in_every_way_add_up(edge, monkeypatch,
             with suppress(DeadlineExceeded):  # cuts the connection of a client that did not read in time
                 await edge.app({**scope, "headers": client.headers}, client.receive, client.send)
 
-    await asyncio.gather(*(chat() for _ in range(CHATS)))
+    counts: Counter[Any] = Counter()
+    while not all(counts[end] for end in ENDS):  # which chats a deadline meets depends on the machine
+        await asyncio.gather(*(chat() for _ in range(CHATS)))
+        counts = counted(edge)
     while edge.budget.taken_tokens:  # noqa: ASYNC110 - what was left settles in the next turn of the loop
         await asyncio.sleep(0)
     assert (leaf.open, edge.queue.waiting, edge.budget.taken_requests) == (0, 0, 0)
     counts = counted(edge)
     assert counts["zooserve_chat_choices_issued_total"] == counts["zooserve_chat_choices_ended_total"] > 0
-    assert counts["zooserve_requests_total"] == CHATS
+    assert counts["zooserve_requests_total"] == len(clients)
     assert (
         counts["zooserve_requests_total", "ok"] >= sum(client.whole and client.status == 200 for client in clients) / 2
     )
     assert counts["zooserve_requests_total", "DeadlineExceeded"] >= sum(client.status == 504 for client in clients)
-    for outcome in ("finished", "cancelled", "failed"):
-        assert counts["zooserve_chat_choices_ended_total", outcome] > 0, f"no choice {outcome}: this tests too little"
-    for reason in ("hang_up", "deadline", "error", "stop"):
-        assert counts["zooserve_wasted_tokens_total", reason] > 0, f"none wasted by {reason}: this tests too little"
 
 
 def counted(edge: Any) -> Counter[Any]:
