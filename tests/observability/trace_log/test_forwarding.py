@@ -96,7 +96,7 @@ def settled(spans: list[Span]) -> Settled:
 
 def forwarding_to(port: int, counted: Any, **bounds: Any) -> Forwarding:
     return Forwarding(
-        f"http://127.0.0.1:{port}/v1/traces", {}, counted.metrics, **{"pauses_s": (0, 0), "timeout_s": 0.3, **bounds}
+        f"http://127.0.0.1:{port}/v1/traces", {}, counted.metrics, **{"pauses_s": (0, 0), "timeout_s": 2, **bounds}
     )
 
 
