@@ -1,7 +1,7 @@
 """How much is left: memory, processors, sessions, budgets."""
 
 from zooserve_observability import foreign, vocabulary
-from zooserve_observability.dashboards.expressions import now, quantile, rate, ratio
+from zooserve_observability.dashboards.expressions import now, quantile, rate, ratio, selected
 from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Row
 
 __all__ = ["DASHBOARD"]
@@ -16,6 +16,13 @@ _QUEUED = now(foreign.HAPROXY_QUEUE, "instance", where=_TO_ROUTER)
 _MEMORY = now(foreign.NODE_MEMORY_TOTAL, "ip", how="max")
 _MEMORY_USED = now(foreign.NODE_MEMORY_USED, "ip", how="max")
 _FRONT = ('proxy="http_frontend"',)
+
+
+def _by_process(family: foreign.ForeignMetric) -> str:
+    """By what Ray calls a process, less the method that it runs at the moment."""
+    called = selected(family, where=_NAMED)
+    return f'sum by (Component) (label_replace({called}, "Component", "${{1}}", "Component", "([^.]+)[.].*"))'
+
 
 _GPUS = Row(
     "GPUs",
@@ -87,14 +94,14 @@ _NODES = Row(
             "Memory of the router's processes",
             "Resident memory by Ray's name of the process. Climbing over days without more work is a leak.",
             "bytes",
-            (Query(now(foreign.RAY_COMPONENT_MEMORY, "Component", where=_NAMED), "{{Component}}"),),
+            (Query(_by_process(foreign.RAY_COMPONENT_MEMORY), "{{Component}}"),),
             look="stacked",
         ),
         Panel(
             "Processors taken by the router's processes",
             "In cores. A replica near 1 is at its end: Python runs one thread at a time; add a replica.",
             "short",
-            (Query(f"{now(foreign.RAY_COMPONENT_CPU, 'Component', where=_NAMED)} / 100", "{{Component}}"),),
+            (Query(f"{_by_process(foreign.RAY_COMPONENT_CPU)} / 100", "{{Component}}"),),
         ),
         Panel(
             "In flight, for each replica of the router",

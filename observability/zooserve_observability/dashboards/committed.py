@@ -13,7 +13,7 @@ from typing import Any
 __all__ = ["Choice", "Drawn", "Target", "choices", "filled", "read"]
 
 _REQUIRES = re.compile(r"(?:^|\n)requires: (\w+)$")
-_VARIABLE = re.compile(r"\$(\w+)")
+_VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
 _LABEL_VALUES = re.compile(r"label_values\((?P<series>.+), (?P<label>\w+)\)")
 _NONE: Mapping[str, str] = {}
 _SPANS = ("__rate_interval", "__interval", "__range")

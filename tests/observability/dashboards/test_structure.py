@@ -25,7 +25,7 @@ UNITS = {value for name, value in vars(units).items() if isinstance(value, str) 
 BUILT_IN = {"__rate_interval", "__from", "__to"}
 NOT_SHOWN = {"DRAFT_TOKENS", "DRAFT_ACCEPTANCE"}
 """Of speculative decoding, which no engine here does: a panel of it could be held against nothing."""
-NAMED = re.compile(r"\$(?:{([\w.]+)}|(\w+))")
+NAMED = re.compile(r"\$(?:{([A-Za-z_][\w.]*)}|([A-Za-z_]\w*))")
 LEGEND_LABEL = re.compile(r"{{(\w+)}}")
 
 each_dashboard = pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS)
