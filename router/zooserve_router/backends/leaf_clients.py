@@ -55,6 +55,8 @@ def opened_leaves(
         return Guarded(clients[addresses[0]], ways.way(endpoint).breaker)
     shares = IDLE_PART * len(clients) * settings.router.replicas
     choose = by_affinity((model.kv_tokens or 0) // shares)
+    if metrics is not None:
+        metrics.expects(model.name, clients)
     return Leaves(clients, choose, told=None if metrics is None else _OfModel(model.name, metrics), ways=ways)
 
 

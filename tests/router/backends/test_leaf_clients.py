@@ -89,6 +89,17 @@ async def test_a_leaf_that_is_down_is_counted_under_its_model_and_address() -> N
         assert f'zooserve_breaker_opened_total{{endpoint="leaf:{address}"}} 1.0' in told
 
 
+async def test_a_leaf_that_nobody_was_sent_to_yet_stands_beside_the_others_at_0() -> None:
+    metrics = RouterMetrics(CollectorRegistry())
+    async with AsyncExitStack() as stack:
+        pair = model_on(Backend(leaves=("127.0.0.1:1", "127.0.0.1:2")))
+        opened_leaves(Settings(), stack, pair, Ways(metrics.endpoints), metrics.leaves)
+        told = metrics.exposition().decode()
+    for address in ("127.0.0.1:1", "127.0.0.1:2"):
+        assert f'zooserve_leaf_requests_in_flight{{leaf="{address}",model="chat"}} 0.0' in told
+        assert f'zooserve_leaf_left_out_total{{leaf="{address}",model="chat"}} 0.0' in told
+
+
 async def test_a_single_leaf_of_the_catalogue_is_an_endpoint_by_its_address() -> None:
     async with AsyncExitStack() as stack:
         opened = opened_leaves(Settings(), stack, model_on(Backend(leaves=("gpu-1:8001",))), Ways())
