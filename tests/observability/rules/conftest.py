@@ -1,5 +1,6 @@
 """promtool, which Debian's package `prometheus` brings, and the committed files it is asked about."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -29,7 +30,12 @@ def promtool() -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["promtool", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=240
+            ["promtool", *map(str, arguments)],
+            env={**os.environ, "GOGC": "400"},  # a short run: less collecting, a quarter less time
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,
         )
 
     return run
