@@ -11,7 +11,7 @@ from zooserve_observability.metrics import UNKNOWN_MODEL
 from zooserve_router.context import Record
 from zooserve_router.reasons import reason_of
 
-__all__ = ["UNKNOWN_ROUTE", "access_line", "route_of"]
+__all__ = ["UNKNOWN_ROUTE", "access_line", "method_of", "route_of"]
 
 UNKNOWN_ROUTE = "unknown"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -40,7 +40,7 @@ def access_line(
         request_id=request_id,
         trace_id=trace_id or None,
         key_id=key_id,
-        method=scope["method"] if scope["method"] in _METHODS else "other",
+        method=method_of(scope),
         route=route_of(scope),
         status=status or None,
         outcome=record.outcome,
@@ -62,10 +62,16 @@ def access_line(
     )
 
 
+def method_of(scope: Scope) -> str:
+    """HTTP's method, or `other`: clients may make up their own."""
+    return scope["method"] if scope["method"] in _METHODS else "other"
+
+
 def route_of(scope: Scope) -> str:
-    """The path as the router declares it, `/v1/models/{name:path}`; looked up where a request ended before routing."""
-    route = scope.get("route") or _found(scope)
-    return str(getattr(route, "path", UNKNOWN_ROUTE))
+    """The path as the router declares it, `/v1/models/{name:path}`; looked up once where nobody has noted it."""
+    if scope.get("route") is None:
+        scope["route"] = _found(scope)
+    return str(getattr(scope["route"], "path", UNKNOWN_ROUTE))
 
 
 def _found(scope: Scope) -> BaseRoute | None:

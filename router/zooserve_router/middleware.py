@@ -17,7 +17,7 @@ from zooserve.errors import BodyTooLarge, InternalError, ServingError
 from zooserve_observability.access_log import AccessLog
 from zooserve_observability.metrics import UNKNOWN_MODEL, RouterMetrics
 from zooserve_observability.tracing import NO_TRACE, RequestTrace, Tracing, failed, stage_failed
-from zooserve_router.access import access_line
+from zooserve_router.access import access_line, method_of, route_of
 from zooserve_router.context import Record, RequestContext
 from zooserve_router.dialects import SHAPES, dialect_of_path, error_headers, status_of
 from zooserve_router.headers import (
@@ -262,8 +262,8 @@ def _describe(span: Span, scope: Scope, key_id: str, answer: Answer) -> None:
     model, version, slo_class = _labels(record)
     span.set_attributes(
         {
-            "http.request.method": scope["method"],
-            "http.route": getattr(scope.get("route"), "path", ""),
+            "http.request.method": method_of(scope),
+            "http.route": route_of(scope),
             "http.response.status_code": answer.status,
             "zooserve.request_id": answer.request_id,
             "zooserve.key_id": key_id,
