@@ -21,7 +21,7 @@ _FRONT = ('proxy="http_frontend"',)
 def _by_process(family: foreign.ForeignMetric) -> str:
     """By what Ray calls a process, less the method that it runs at the moment."""
     called = selected(family, where=_NAMED)
-    return f'sum by (Component) (label_replace({called}, "Component", "${{1}}", "Component", "([^.]+)[.].*"))'
+    return f'sum by (process) (label_replace({called}, "process", "${{1}}", "Component", "([^.]+).*"))'
 
 
 _GPUS = Row(
@@ -94,14 +94,14 @@ _NODES = Row(
             "Memory of the router's processes",
             "Resident memory by Ray's name of the process. Climbing over days without more work is a leak.",
             "bytes",
-            (Query(_by_process(foreign.RAY_COMPONENT_MEMORY), "{{Component}}"),),
+            (Query(_by_process(foreign.RAY_COMPONENT_MEMORY), "{{process}}"),),
             look="stacked",
         ),
         Panel(
             "Processors taken by the router's processes",
             "In cores. A replica near 1 is at its end: Python runs one thread at a time; add a replica.",
             "short",
-            (Query(f"{_by_process(foreign.RAY_COMPONENT_CPU)} / 100", "{{Component}}"),),
+            (Query(f"{_by_process(foreign.RAY_COMPONENT_CPU)} / 100", "{{process}}"),),
         ),
         Panel(
             "In flight, for each replica of the router",
