@@ -37,6 +37,8 @@ ASKED = [
     *asked_by_dashboards(ROOT / "observability" / "grafana" / "dashboards"),
     *asked_by_rules(ROOT / "observability" / "prometheus" / "rules"),
 ]
+PAUSE_S = 4.0
+"""Longer than any objective allows, shorter than any patience."""
 CONSTANT: dict[str, str] = {}
 """Expressions that do not change by nature, and why; as few as can be."""
 
@@ -142,12 +144,28 @@ def replace(file: Path, content: bytes) -> None:
     file.write_bytes(content)
 
 
-def kill(platform: Any, words: str) -> None:
-    """The newest process of the platform whose command line has these words, as by kill -9."""
+def process_of(platform: Any, words: str) -> psutil.Process:
+    """The newest process of the platform whose command line has these words."""
     processes = psutil.Process(platform.state.pid).children(recursive=True)
     found = [each for each in processes if words in command_of(each.pid)]
     assert found, f"no process with {words}"
-    max(found, key=psutil.Process.create_time).send_signal(signal.SIGKILL)
+    return max(found, key=psutil.Process.create_time)
+
+
+def kill(platform: Any, words: str) -> None:
+    """That process, as by kill -9."""
+    process_of(platform, words).send_signal(signal.SIGKILL)
+
+
+def pause(platform: Any) -> None:
+    """Zoo and leaf stand still for a while: whatever they work on is slow, on any machine."""
+    paused = [process_of(platform, f"--http-port={platform.zoo_http.rpartition(':')[2]}")]
+    paused.append(process_of(platform, "tensorrt_llm_0_0"))
+    for process in paused:
+        process.suspend()
+    time.sleep(PAUSE_S)
+    for process in paused:
+        process.resume()
 
 
 def under_load(platform: Any, load: str, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
@@ -241,7 +259,7 @@ def live(
     began = time.time()
     time.sleep(6)  # idle
     under_load(platform, "gentle", 20)
-    under_load(platform, "heavy", 30)
+    under_load(platform, "heavy", 30, lambda: pause(platform))
     ask(other_zoo, 200)
     under_load(platform, "gentle", 40, lambda: go_wrong(platform, folder / "access"))
     return Live(platform, prometheus, Span(began + 2, time.time(), 1.0))
