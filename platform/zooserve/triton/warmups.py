@@ -4,6 +4,7 @@ A failure is logged and nothing else (`onnxruntime/model.py`, `zooserve_ensemble
 ended Triton 2.51.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -18,13 +19,15 @@ class WarmupLog:
     def __init__(self, log_file: Path) -> None:
         self._log_file = log_file
         self._read_to = 0
+        self._inode = 0
 
     def failures(self) -> list[tuple[str, str]]:
         """Model and version of every failure since the last time."""
         try:
             with self._log_file.open("rb") as log:
-                if log.seek(0, 2) < self._read_to:  # begun anew with its server
-                    self._read_to = 0
+                inode = os.fstat(log.fileno()).st_ino
+                if inode != self._inode or log.seek(0, 2) < self._read_to:  # begun anew with its server
+                    self._inode, self._read_to = inode, 0
                 log.seek(self._read_to)
                 new = log.read()
         except OSError:

@@ -38,5 +38,17 @@ def test_a_log_that_begins_anew_is_read_from_its_beginning(tmp_path: Path) -> No
     assert warmups.failures() == [("language_tokenizer", "1")]
 
 
+def test_a_new_log_in_the_place_of_one_that_was_put_aside_is_read_from_its_beginning_however_long(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "zoo.log"
+    log.write_text(ONE)
+    warmups = WarmupLog(log)
+    warmups.failures()
+    log.rename(tmp_path / "zoo.log.1")
+    log.write_text(OTHER + LOADED * 5)
+    assert warmups.failures() == [("language_tokenizer", "1")]
+
+
 def test_without_a_log_nothing_failed(tmp_path: Path) -> None:
     assert WarmupLog(tmp_path / "zoo.log").failures() == []
