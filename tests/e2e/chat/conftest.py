@@ -5,9 +5,10 @@ import secrets
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +105,26 @@ def upstream_router(engine: RunningEngine, tmp_path_factory: pytest.TempPathFact
     Its catalogue entry is the committed one of `chat_json`, with a `url` instead of `runs_on: engine`. Point any HTTP
     client at `upstream_router.url`; `upstream_router.engine` tells what the engine works on.
     """
-    folder = tmp_path_factory.mktemp("upstream-router")
+    with _routed(engine, tmp_path_factory.mktemp("upstream-router")) as router:
+        yield router
+
+
+@pytest.fixture
+def routed(engine: RunningEngine, tmp_path: Path) -> Callable[..., AbstractContextManager[RunningRouter]]:
+    """Starts such a router of a test's own, with other settings: `with routed(tracing=...) as router`."""
+    return partial(_routed, engine, tmp_path)
+
+
+@contextmanager
+def _routed(engine: RunningEngine, folder: Path, **others: Any) -> Iterator[RunningRouter]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TEST_ENGINE_KEY", engine.key)
         settings = Settings(
-            catalogue=_catalogue(folder, engine), models="all", repository=REPOSITORY, state_dir=folder / "state"
+            catalogue=_catalogue(folder, engine),
+            models="all",
+            repository=REPOSITORY,
+            state_dir=folder / "state",
+            **others,
         )
         with _served(settings) as url:
             yield RunningRouter(url, engine)

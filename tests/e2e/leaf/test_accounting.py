@@ -1,6 +1,7 @@
 """A chat's account over the real leaf: where its time went, what its cache did, and what is told of one broken off."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from zooserve_router.app import create_app
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[3]
 TRACE = "4bf92f3577b34da6a3ce929d0e0e47"
-LONG = {"content": "Count from one to two hundred, in words.", "max_tokens": 400}
+LONG: dict[str, Any] = {"content": "Count from one to two hundred, in words.", "max_tokens": 400}
+IN_FLIGHT = 40
+"""What the leaf writes at most before a cancellation reaches it (one to three tokens were seen)."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,28 @@ class Watched:
         page = (await self.http.get("/metrics")).text
         samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
         return sum(each.value for each in samples if each.name == sample and labels.items() <= each.labels.items())
+
+    async def told_tokens(self) -> int:
+        """Tokens that somebody got or that are known to be wasted; answers that were left are among those written."""
+        written = await self.told("zooserve_tokens_total", direction="output")
+        return int(written + await self.told("zooserve_wasted_tokens_total", reason="stop"))
+
+
+async def settled(leaf: Any) -> int:
+    """What the leaf has written by now, once it rests: its page is up to a quarter of a second old."""
+    told, before = -1, -2
+    while told != before:
+        before = (await leaf.until(lambda load: load.active_requests == 0)).generated_tokens
+        await asyncio.sleep(1)
+        told = (await leaf.load()).generated_tokens
+    return told
+
+
+async def short_of_it(leaf: Any) -> dict[str, str]:
+    """A deadline in the middle of the long answer, on whatever machine: as long as a tenth of it takes."""
+    began = time.monotonic()
+    await leaf.answer(LONG["content"], sampling_param_max_tokens=40)
+    return {"x-request-timeout-ms": f"{(time.monotonic() - began) * 1000:.0f}"}
 
 
 def trace_id(number: int) -> str:
@@ -114,7 +139,7 @@ async def test_a_prompt_that_was_asked_before_is_found_in_the_leafs_cache(leaf) 
 
 async def test_an_answer_cut_by_its_deadline_frees_the_leaf_and_tells_what_the_router_saw(leaf) -> None:
     async with watched(leaf) as router:
-        answer = await router.chat(4, **LONG, headers={"x-request-timeout-ms": "600"})
+        answer = await router.chat(4, **LONG, headers=await short_of_it(leaf))
         assert answer.status_code == 504
         await leaf.until(lambda load: load.active_requests == load.live_kv_tokens == 0)
         spans = await router.spans(4)
@@ -134,3 +159,39 @@ async def test_a_stop_string_frees_the_leaf(leaf) -> None:
         await leaf.until(lambda load: load.active_requests == load.live_kv_tokens == 0)
         assert await router.told("zooserve_chat_choices_ended_total", outcome="finished") == 1
         assert await router.told("zooserve_chat_held_tokens") == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason", "unsaid"),
+    [
+        ({"content": LONG["content"], "max_tokens": 16}, "length", 0),
+        ({"content": "What is the capital of France?", "max_tokens": 64}, "stop", 1),  # the end-of-turn token
+        ({**LONG, "n": 2, "max_tokens": 16}, "length", 0),
+    ],
+    ids=["to its bound", "to its end", "two choices"],
+)
+async def test_what_the_leaf_wrote_of_a_whole_answer_is_what_the_caller_got(leaf, asked, reason, unsaid) -> None:
+    async with watched(leaf) as router:
+        before = await settled(leaf)
+        answer = (await router.chat(6, **asked)).json()
+        assert {choice["finish_reason"] for choice in answer["choices"]} == {reason}
+        got = answer["usage"]["completion_tokens"]
+        assert got == await router.told_tokens()
+        assert await settled(leaf) - before == got + unsaid
+
+
+async def test_of_an_answer_that_is_left_little_is_written_that_nobody_knows_of(leaf) -> None:
+    async with watched(leaf) as router:
+        before = await settled(leaf)
+        asking = asyncio.create_task(router.chat(7, **LONG))
+        await leaf.until(lambda load: load.generated_tokens - before > 20)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        hung_up = await router.told("zooserve_wasted_tokens_total", reason="hang_up")
+        assert hung_up == await router.told_tokens() > 20
+
+        assert (await router.chat(8, **LONG, headers=await short_of_it(leaf))).status_code == 504
+        assert await router.told("zooserve_wasted_tokens_total", reason="deadline") > 0
+        pacing = 40
+        unknown = await settled(leaf) - before - pacing - await router.told_tokens()
+        assert 0 <= unknown <= 2 * IN_FLIGHT

@@ -1,0 +1,89 @@
+"""Whatever becomes of its collector, a router that traces everything answers as it does without one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from zooserve.processes.ports import reserved_ports
+from zooserve.settings import TracingSettings
+
+pytestmark = pytest.mark.e2e
+
+ASKED = {
+    "model": "chat_json",
+    "messages": [{"role": "user", "content": "What is the capital of France?"}],
+    "temperature": 0,
+    "max_tokens": 12,
+}
+CHATS = 12
+
+
+@asynccontextmanager
+async def collector(way: str) -> AsyncIterator[str]:
+    """The address of a collector that is ill in this way."""
+    if way == "absent":
+        yield f"http://127.0.0.1:{reserved_ports(1)[0]}"
+        return
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        if way == "hangs":
+            await reader.read()  # until whoever asks has gone
+        elif way == "resets":
+            writer.transport.abort()
+        else:
+            await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+            writer.write(b"HTTP/1.1 500 ill\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield "http://127.0.0.1:{1}".format(*server.sockets[0].getsockname())
+
+
+async def answers(url: str) -> list[str]:
+    """The same chat over and over, streamed every other time."""
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+        return [await answer(http, stream=number % 2 == 1) for number in range(CHATS)]
+
+
+async def answer(http: httpx.AsyncClient, *, stream: bool) -> str:
+    reply = await http.post("/v1/chat/completions", json={**ASKED, "stream": stream})
+    assert reply.status_code == 200
+    if not stream:
+        return str(reply.json()["choices"][0]["message"]["content"])
+    lines = [line for line in reply.text.splitlines() if line.startswith("data: {")]
+    return "".join(
+        httpx.Response(200, text=line[6:]).json()["choices"][0]["delta"].get("content", "") for line in lines
+    )
+
+
+async def dropped(url: str, reason: str) -> float:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+        page = (await http.get("/metrics")).text
+    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    labels = {"exporter": "router", "reason": reason}
+    return sum(each.value for each in samples if each.name == "zooserve_spans_dropped_total" and each.labels == labels)
+
+
+@pytest.mark.parametrize("way", ["500", "resets", "absent", "hangs"])
+async def test_a_sick_collector_changes_no_answer_and_its_spans_are_counted_as_lost(
+    upstream_router: Any, routed: Callable[..., Any], way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    well = await answers(upstream_router.url)
+    async with collector(way) as endpoint:
+        with routed(tracing=TracingSettings(sampling="head", ratio=1, endpoint=endpoint)) as router:
+            assert await answers(router.url) == well
+            # A hanging one is given up after some seconds; the test's own timeout bounds it.
+            while not await dropped(router.url, "failed"):  # noqa: ASYNC110 - a page has no event
+                await asyncio.sleep(0.05)
+            assert await answers(router.url) == well
+        told = [record for record in caplog.records if record.name.endswith("span_export")]
+        assert [record.message.split(",")[0] for record in told if "this process ended" not in record.message] == [
+            "spans were not taken by whoever collects them"
+        ]
