@@ -1,14 +1,16 @@
 """What tracing costs: routers that trace nothing, a tenth, everything; and whether a sick collector holds anybody up.
 
 One router each (`own_router.py`), over one platform's servers, all of them up at once and loaded in turn, forwards in
-one round and backwards in the next. Ratios are taken within a round, beside the router that traces nothing. What is
+one round and backwards in the next. Ratios are beside the router that traces nothing. CPU is that of the router, the
+zoo's processes and the supervisor, from /proc: what holds beside other work, and what throughput comes to where the
+cores are the limit. What is
 traced goes into the platform's trace log, as it does without a benchmark; `down` and `hanging` trace everything to a
 collector that refuses connections, and to one that accepts them and never answers.
 
 Metrics cannot be switched off: what an embedding records is timed by itself (`recorders.py`) and told as a share of the
 CPU that the router takes for a request.
 
-    python benchmarks/tracing_overhead.py [--rounds 6] [--seconds 3]
+    python benchmarks/tracing_overhead.py [--rounds 16] [--seconds 1]
 """
 
 import argparse
@@ -26,6 +28,7 @@ from load import add_addresses, embeddings_call, one_by_one, percentile, run_loa
 from own_router import OwnRouter, own_router, resident_mb
 from recorders import recorded_us
 
+from zooserve.processes.identity import command_of
 from zooserve.processes.ports import reserved_ports
 from zooserve.processes.records import Record
 from zooserve.processes.state import StateFolder
@@ -47,7 +50,7 @@ def hanging_collector() -> Iterator[str]:
 def trace_log_port(records: Sequence[Record]) -> int:
     """Where the platform's Triton sends its spans."""
     for record in records:
-        if found := re.search(r"url=http://[^/ ]*:(\d+)/v1/traces", record.command):
+        if found := re.search(r"url=http://[^/ ]*:(\d+)/v1/traces", command_of(record.pid)):
             return int(found[1])
     raise SystemExit("This platform traces nothing: start it without ZOOSERVE_TRACING__SAMPLING=off.")
 
@@ -79,10 +82,14 @@ class Taken:
     """What one router did, round by round."""
 
     router: OwnRouter
-    began_mb: float
+    beside: Sequence[int]
+    """Processes that work for it, too: the zoo's, and the supervisor."""
+    began_mb: float = 0.0
     embeds_per_s: list[float] = field(default_factory=list)
-    embed_cpu_ms: list[float] = field(default_factory=list)
+    router_cpu_ms: list[float] = field(default_factory=list)
     """The router's own CPU per embedding."""
+    cpu_ms: list[float] = field(default_factory=list)
+    """CPU per embedding of all that works on it, and on its traces."""
     embed_p50_ms: list[float] = field(default_factory=list)
     tokens_per_s: list[float] = field(default_factory=list)
     first_p50_ms: list[float] = field(default_factory=list)
@@ -91,11 +98,16 @@ class Taken:
     def embeds(self, concurrency: int, seconds: float) -> None:
         """A round of single texts."""
         calls = [embeddings_call(self.router.url, text) for text in _TEXTS]
-        cpu = seconds_of(self.router.pid)
+        own, others = self._cpu_s()
         measured = asyncio.run(run_load(calls, concurrency, seconds))
-        self.embed_cpu_ms.append(1000 * (seconds_of(self.router.pid) - cpu) / len(measured.latencies_s))
+        own, others = (after - before for after, before in zip(self._cpu_s(), (own, others), strict=True))
+        self.router_cpu_ms.append(1000 * own / len(measured.latencies_s))
+        self.cpu_ms.append(1000 * (own + others) / len(measured.latencies_s))
         self.embeds_per_s.append(measured.per_second)
         self.failed += measured.failed
+
+    def _cpu_s(self) -> tuple[float, float]:
+        return seconds_of(self.router.pid), sum(map(seconds_of, self.beside))
 
     def chats(self, concurrency: int, count: int, max_tokens: int) -> None:
         """A round of streamed chats, the same ones for every router."""
@@ -128,7 +140,7 @@ def measure(taken: Mapping[str, Taken], given: argparse.Namespace) -> None:
         each.embeds(given.concurrency, 1.0)
         each.chats(given.chats_at_once, given.chats_at_once, 4)
         each.began_mb = resident_mb(each.router.pid)
-        for values in (each.embeds_per_s, each.embed_cpu_ms, each.tokens_per_s, each.first_p50_ms):
+        for values in (each.embeds_per_s, each.router_cpu_ms, each.cpu_ms, each.tokens_per_s, each.first_p50_ms):
             values.clear()
     for number in range(given.rounds):
         order = list(taken.values()) if number % 2 == 0 else list(reversed(taken.values()))
@@ -140,9 +152,10 @@ def measure(taken: Mapping[str, Taken], given: argparse.Namespace) -> None:
 
 
 def _beside(values: Sequence[float], off: Sequence[float]) -> str:
-    """Median of the rounds' ratios, and their range."""
+    """The ratio of all rounds together, and the quartiles of the rounds' own."""
     ratios = [value / nothing for value, nothing in zip(values, off, strict=True)]
-    return f"{statistics.median(ratios):.3f} ({min(ratios):.2f}..{max(ratios):.2f})"
+    low, _, high = statistics.quantiles(ratios, n=4)
+    return f"{sum(values) / sum(off):.3f} ({low:.2f}..{high:.2f})"
 
 
 def table(taken: Mapping[str, Taken], given: argparse.Namespace) -> str:
@@ -150,21 +163,22 @@ def table(taken: Mapping[str, Taken], given: argparse.Namespace) -> str:
     off = taken[OFF]
     lines = [
         f"{given.rounds} rounds; embeddings of one text, {given.concurrency} clients and one; streamed chats of "
-        f"{given.max_tokens} tokens, {given.chats_at_once} at once. Ratios: median (range) over the rounds.",
+        f"{given.max_tokens} tokens, {given.chats_at_once} at once. Ratios: all rounds together (quartiles of the rounds).",
         "",
-        "| tracing | embeds/s | beside off | router CPU ms per embed | beside off | p50 alone, ms | beside off "
+        "| tracing | embeds/s | beside off | CPU ms per embed | beside off | of the router | p50 alone, ms | beside off "
         "| chat tokens/s | beside off | first token p50, ms | failed |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, each in taken.items():
         cells = [
-            f"{statistics.median(each.embeds_per_s):.0f}",
+            f"{statistics.mean(each.embeds_per_s):.0f}",
             _beside(each.embeds_per_s, off.embeds_per_s),
-            f"{statistics.median(each.embed_cpu_ms):.2f}",
-            _beside(each.embed_cpu_ms, off.embed_cpu_ms),
+            f"{statistics.mean(each.cpu_ms):.2f}",
+            _beside(each.cpu_ms, off.cpu_ms),
+            f"{statistics.mean(each.router_cpu_ms):.2f}",
             f"{statistics.median(each.embed_p50_ms):.1f}",
             _beside(each.embed_p50_ms, off.embed_p50_ms),
-            f"{statistics.median(each.tokens_per_s):.0f}",
+            f"{statistics.mean(each.tokens_per_s):.0f}",
             _beside(each.tokens_per_s, off.tokens_per_s),
             f"{statistics.median(each.first_p50_ms):.0f}",
             str(each.failed),
@@ -181,31 +195,28 @@ def table(taken: Mapping[str, Taken], given: argparse.Namespace) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_addresses(parser)
-    parser.add_argument("--rounds", type=int, default=6, help="an even number is fair: every other one goes backwards")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of embeddings, for each router in each round")
+    parser.add_argument("--rounds", type=int, default=16, help="an even number is fair: every other one goes backwards")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of embeddings, for each router in each round")
     parser.add_argument("--concurrency", type=int, default=16)
-    parser.add_argument("--count", type=int, default=40, help="embeddings one by one, for each router in each round")
-    parser.add_argument("--chats", type=int, default=8, help="for each router in each round")
+    parser.add_argument("--count", type=int, default=30, help="embeddings one by one, for each router in each round")
+    parser.add_argument("--chats", type=int, default=4, help="for each router in each round")
     parser.add_argument("--chats-at-once", type=int, default=4)
-    parser.add_argument("--max-tokens", type=int, default=24)
+    parser.add_argument("--max-tokens", type=int, default=16)
     given = parser.parse_args()
     state = StateFolder(Settings().resolved().state_dir).read_state()
     assert state is not None, "no platform runs from the state folder"
+    records = platform_records()
+    beside = [state.pid, *(record.pid for record in records if record.role.split()[0] == "zoo")]
     with ExitStack() as stack:
-        variants = settings_of(
-            _over(state.zoo_http, state.leaf_grpc),
-            trace_log_port(platform_records()),
-            stack.enter_context(hanging_collector()),
-        )
-        taken = {
-            name: Taken(stack.enter_context(own_router(settings)), began_mb=0.0) for name, settings in variants.items()
-        }
+        hanging = stack.enter_context(hanging_collector())
+        variants = settings_of(_over(state.zoo_http, state.leaf_grpc), trace_log_port(records), hanging)
+        taken = {name: Taken(stack.enter_context(own_router(settings)), beside) for name, settings in variants.items()}
         supervisor_mb = resident_mb(state.pid)
         measure(taken, given)
         print(table(taken, given))
         after_mb = resident_mb(state.pid)
         print(f"\nThe supervisor, which keeps the trace log: {supervisor_mb:.0f} MB before, {after_mb:.0f} after.")
-        metrics_us, cpu_ms = recorded_us(), statistics.median(taken[OFF].embed_cpu_ms)
+        metrics_us, cpu_ms = recorded_us(), statistics.mean(taken[OFF].router_cpu_ms)
         print(f"Metrics of one embedding: {metrics_us:.1f} us, {metrics_us / cpu_ms / 10:.2f}% of the router's CPU.")
 
 
