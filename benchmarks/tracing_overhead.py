@@ -163,10 +163,10 @@ def table(taken: Mapping[str, Taken], given: argparse.Namespace) -> str:
     off = taken[OFF]
     lines = [
         f"{given.rounds} rounds; embeddings of one text, {given.concurrency} clients and one; streamed chats of "
-        f"{given.max_tokens} tokens, {given.chats_at_once} at once. Ratios: all rounds together (quartiles of the rounds).",
+        f"{given.max_tokens} tokens, {given.chats_at_once} at once. Ratios: all together (quartiles of rounds).",
         "",
-        "| tracing | embeds/s | beside off | CPU ms per embed | beside off | of the router | p50 alone, ms | beside off "
-        "| chat tokens/s | beside off | first token p50, ms | failed |",
+        "| tracing | embeds/s | beside off | CPU ms per embed | beside off | of the router | p50 alone, ms "
+        "| beside off | chat tokens/s | beside off | first token p50, ms | failed |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, each in taken.items():
