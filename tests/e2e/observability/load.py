@@ -85,7 +85,7 @@ async def chat(http: httpx.AsyncClient, number: int, model: str = "chat", **fiel
 
 async def chat_in_pieces(http: httpx.AsyncClient, number: int) -> object:
     """A streamed answer, which every third caller leaves."""
-    body = {"model": "chat", "max_tokens": 120, "messages": messages(number), "stream": True}
+    body = {"model": "chat", "max_tokens": 120, "messages": messages(number % 4), "stream": True}
     async with http.stream("POST", "/v1/chat/completions", json=body) as answer:
         async for place, _ in _numbered(answer.aiter_lines()):
             if number % 3 == 0 and place > 6:

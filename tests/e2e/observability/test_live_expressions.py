@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ ASKED = [
     *asked_by_dashboards(ROOT / "observability" / "grafana" / "dashboards"),
     *asked_by_rules(ROOT / "observability" / "prometheus" / "rules"),
 ]
-PAUSE_S = 4.0
+PAUSE_S = 6.0
 """Longer than any objective allows, shorter than any patience."""
 CONSTANT: dict[str, str] = {}
 """Expressions that do not change by nature, and why; as few as can be."""
@@ -68,7 +69,7 @@ class Collector(BaseHTTPRequestHandler):
 
 
 class Flaky(BaseHTTPRequestHandler):
-    """A server that speaks OpenAI's API, and breaks off every third request before it has answered."""
+    """A server that speaks OpenAI's API, and breaks off every second request before it has answered."""
 
     protocol_version = "HTTP/1.1"
     _calls = itertools.count()
@@ -78,7 +79,7 @@ class Flaky(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        if next(self._calls) % 3 == 2:
+        if next(self._calls) % 2:
             self.close_connection = True
             return
         ended = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
@@ -182,6 +183,8 @@ def go_wrong(platform: Any, access: Path) -> None:
     access.rename(access.with_name("aside"))
     access.write_text("no folder")
     kill(platform, "embed_tokenizer_0_0")
+    for number in range(3):  # before the supervisor sees it
+        httpx.post(f"{platform.url}/v1/embeddings", json={"model": "embed", "input": f"nobody {number}"}, timeout=30)
     kill(platform, "classify_tokenizer_0_0")
     kill(platform, f"--grpc-port={platform.leaf_grpc.rpartition(':')[2]}")
     kill(platform, "ray::ServeReplica")
@@ -259,7 +262,10 @@ def live(
     began = time.time()
     time.sleep(6)  # idle
     under_load(platform, "gentle", 20)
-    under_load(platform, "heavy", 30, lambda: pause(platform))
+    with ThreadPoolExecutor(1) as pool:  # the first request of every kind stands still
+        paused = pool.submit(pause, platform)
+        under_load(platform, "heavy", 30)
+        paused.result()
     ask(other_zoo, 200)
     under_load(platform, "gentle", 40, lambda: go_wrong(platform, folder / "access"))
     return Live(platform, prometheus, Span(began + 2, time.time(), 1.0))
