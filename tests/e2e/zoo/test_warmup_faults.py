@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
+from zooserve.triton.warmups import WarmupLog
 from zooserve_ensembles.graphs.writing import Graph, floats
 from zooserve_ensembles.scaffolding.models import model_files
 from zooserve_ensembles.scaffolding.placing import place
@@ -63,3 +64,8 @@ def test_a_model_that_cannot_be_warmed_says_why_to_whoever_asks_it_and_the_other
     with pytest.raises(InferenceServerException, match=said):
         nursery.infer(model, inputs, [output])
     assert nursery.infer("well", X, ["y"])["y"].shape == (1, 2)
+
+
+def test_every_warm_up_that_failed_is_found_in_the_servers_log_and_no_other(nursery: Any) -> None:
+    found = WarmupLog(nursery.server._child.log_file).failures()
+    assert set(found) == {("graph", "1"), ("code", "1"), ("input", "1")}
