@@ -7,9 +7,11 @@ failure opens it for longer. A trial that ends without either, such as one whose
 call is one. A trial that says nothing for as long as the longest pause is no longer waited for.
 
 A probe is let through in any state, and what it shows counts: whoever comes back is seen by the first that succeeds.
+It is no trial: what it proves may hang for itself, and must not keep callers of others waiting.
 
 What is a failure, whoever calls decides: to find nobody there, a connection that breaks, a 5xx. Refusals (4xx, 429, a
-full queue) are answers. Nor is it one when a caller leaves, or allowed less time than `usual_s`.
+full queue) are answers. Nor is it one when a caller leaves, or allowed less time than `usual_s`, or when the endpoint
+says nothing to one call while it answers another.
 """
 
 import logging
@@ -75,6 +77,8 @@ class Breaker:
         self._failed_at: deque[float] = deque(maxlen=self.patience.failures)
         self._era = 0
         """Counts openings and closings: what began in an earlier era says nothing about this one."""
+        self.answers = 0
+        """Counts what any call got."""
         self._openings = 0
         """In a row, without an answer between."""
         self._open_until = 0.0
@@ -112,14 +116,14 @@ class Breaker:
         if not self.allows and not is_probe:
             raise self.refusal()
         attempt = Attempt(self, self._era)
-        if self._openings and self._allows_trial():
+        if self._openings and not is_probe and self._allows_trial():
             self._trial = attempt
             self._tell()
         try:
             yield attempt
         finally:
             if timeout_s is not None and not attempt.is_told and self._is_silence(timeout_s, attempt):
-                attempt.failed(f"it said nothing for {timeout_s:.1f} s")
+                attempt.fell_silent(timeout_s)
             if self._trial is attempt:
                 self._trial = None
                 self._tell()
@@ -135,6 +139,7 @@ class Breaker:
 
     def answered(self, attempt: "Attempt") -> None:
         """The endpoint works."""
+        self.answers += 1
         if attempt.era != self._era:
             return
         self._failed_at.clear()
@@ -150,17 +155,16 @@ class Breaker:
         if attempt.era == self._era and self._openings:
             self._open_until = min(self._open_until, self.clock())
 
-    def failed(self, attempt: "Attempt", reason: str, *, at_once: bool = False) -> bool:
-        """The endpoint failed; whether that opened the breaker. `at_once`: it needs no others to."""
+    def failed(self, attempt: "Attempt", reason: str, *, at_once: bool = False) -> None:
+        """The endpoint failed. `at_once`: it takes no other failures to open the breaker."""
         now = self.clock()
         if attempt.era != self._era or (self._openings and now < self._open_until):
-            return False  # many calls break off when one endpoint dies: that is one failure, not one each
+            return  # many calls break off when one endpoint dies: that is one failure, not one each
         if not self._openings:
             self._failed_at.append(now)
             if not at_once and not self._is_enough(now):
-                return False
+                return
         self._open(now, reason)
-        return True
 
     def _is_enough(self, now: float) -> bool:
         failed_at = self._failed_at
@@ -203,6 +207,7 @@ class Attempt:
         self.era = era
         self.began_at = breaker.clock()
         self.is_told = False
+        self._answers_before = breaker.answers
         self._breaker = breaker
 
     def answered(self) -> None:
@@ -215,7 +220,12 @@ class Attempt:
         self.is_told = True
         self._breaker.reached(self)
 
-    def failed(self, reason: str, *, at_once: bool = False) -> bool:
-        """The endpoint failed. Whether that opened its breaker, which `at_once` does with the first failure."""
+    def failed(self, reason: str, *, at_once: bool = False) -> None:
+        """The endpoint failed, which opens its breaker with the first failure where it shall do so `at_once`."""
         self.is_told = True
-        return self._breaker.failed(self, reason, at_once=at_once)
+        self._breaker.failed(self, reason, at_once=at_once)
+
+    def fell_silent(self, spent_s: float) -> None:
+        """So long nothing came. Where others were answered meanwhile, that is this call's own affair."""
+        if self._breaker.answers == self._answers_before:
+            self.failed(f"it said nothing for {spent_s:.1f} s")

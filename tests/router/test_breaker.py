@@ -233,6 +233,21 @@ def test_silence_counts_only_where_the_time_was_enough(bench: Bench, allowed_s: 
     assert breaker.state == state
 
 
+def test_silence_is_no_failure_where_another_call_is_answered_meanwhile(bench: Bench) -> None:
+    silent = [bench.breaker.attempt(timeout_s=10.0) for _ in range(10)]
+    for call in silent:
+        call.__enter__()
+    bench.answer()
+    bench.clock.now += 10
+    for call in silent:
+        call.__exit__(None, None, None)
+    assert bench.breaker.state == "closed"
+    for _ in range(3):
+        with bench.breaker.attempt(timeout_s=10.0):
+            bench.clock.now += 10
+    assert bench.breaker.state == "open", "an answer before they began excuses nothing"
+
+
 def test_many_calls_that_break_off_together_are_one_opening(bench: Bench) -> None:
     attempts = [bench.breaker.attempt() for _ in range(50)]
     entered = [each.__enter__() for each in attempts]
@@ -285,6 +300,14 @@ def test_a_probe_goes_through_at_any_time_and_its_answer_closes_the_breaker_at_o
     assert not is_refused(bench)
 
 
+def test_a_probe_that_hangs_keeps_no_caller_from_trying(bench: Bench) -> None:
+    bench.fail(3)
+    bench.wait_out_the_pause()
+    with bench.breaker.attempt(is_probe=True):
+        bench.answer()
+        assert bench.breaker.state == "closed"
+
+
 def test_probes_that_fail_open_it_before_a_caller_has_to(bench: Bench) -> None:
     bench.fail(3, is_probe=True)
     assert bench.breaker.state == "open"
@@ -310,7 +333,7 @@ def test_reaching_an_endpoint_does_not_hide_its_failures(bench: Bench) -> None:
 
 def test_at_once_needs_no_second_failure(bench: Bench) -> None:
     with bench.breaker.attempt() as attempt:
-        assert attempt.failed("refused", at_once=True)
+        attempt.failed("refused", at_once=True)
     assert bench.breaker.state == "open"
 
 

@@ -81,8 +81,8 @@ class Relayed:
 class ZooBackend:
     """One Triton server's HTTP endpoint.
 
-    Its circuit breaker minds the server alone: a model that fails is told by Triton, which works then. That model is
-    Readiness' to mind, and must not take the others with it.
+    Its circuit breaker minds the server alone: a model that fails is told by Triton, which works then, and so it does
+    if one hangs while others answer. That model is Readiness' to mind, and must not take the others with it.
     With `traces` a failure that its text does not explain is looked up there, if its request was traced.
     """
 
@@ -160,7 +160,10 @@ class ZooBackend:
                         partial(self._pool.exchange, method, path, headers, body), _nothing_came_back
                     )
             except OSError as fault:
-                attempt.failed(f"{type(fault).__name__}: {fault.strerror or fault}")
+                if isinstance(fault, TimeoutError) and fault.errno is None:  # ours, and none of a connection
+                    attempt.fell_silent(timeout_s + self._grace_s)
+                else:
+                    attempt.failed(f"{type(fault).__name__}: {fault.strerror or fault}")
                 raise
             if answer.status >= 500 and not _is_tritons(answer):
                 attempt.failed(f"it answered {answer.status}, and not as Triton does")

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from prometheus_client import CollectorRegistry
 
-from zooserve.errors import BackendUnavailable, ServingError
+from zooserve.errors import BackendUnavailable, DeadlineExceeded, ServingError
 from zooserve.processes.ports import reserved_ports
 from zooserve.triton.tensors import InferenceAnswer, text_tensor
 from zooserve_observability.metrics import RouterMetrics
@@ -51,6 +51,8 @@ class Triton:
 
     port: int
     says: bytes | None = field(default_factory=inference_answer)
+    hangs: bytes = b"GET nothing"
+    """Whoever asks for this gets no answer."""
     asked: int = 0
     listening: asyncio.Server | None = None
 
@@ -71,6 +73,9 @@ class Triton:
                 if self.says is None:
                     writer.transport.abort()
                     return
+                if self.hangs in head:
+                    await reader.read()  # until its caller has left
+                    return
                 writer.write(self.says)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -88,10 +93,12 @@ class Bench:
     metrics: RouterMetrics
     clock: Clock
 
-    async def ask(self, *, is_probe: bool = False, timeout_s: float = 5.0) -> ServingError | InferenceAnswer:
+    async def ask(
+        self, model: str = "embed", *, is_probe: bool = False, timeout_s: float = 5.0
+    ) -> ServingError | InferenceAnswer:
         text = (text_tensor("text", ["hi"]),)
         try:
-            return await self.zoo.infer(Inference("embed", text, ("embedding",), "req_1", timeout_s, is_probe=is_probe))
+            return await self.zoo.infer(Inference(model, text, ("embedding",), "req_1", timeout_s, is_probe=is_probe))
         except ServingError as error:
             return error
 
@@ -189,6 +196,18 @@ async def test_a_triton_that_never_answers_is_left_alone(bench: Bench) -> None:
     for _ in range(5):
         await bench.ask(timeout_s=0.01)  # and then the grace, in which Triton drops what it could not begin
     assert bench.state == 2
+
+
+async def test_a_model_that_hangs_takes_no_other_with_it(bench: Bench) -> None:
+    bench.triton.hangs = b"/models/hanging/"
+    await bench.triton.up()
+    hanging = [asyncio.create_task(bench.ask("hanging", timeout_s=1.0)) for _ in range(10)]
+    while bench.triton.asked < len(hanging):  # noqa: ASYNC110 (the server's turn)
+        await asyncio.sleep(0)
+    assert await bench.codes(1) == [None]
+    assert {type(each) for each in await asyncio.gather(*hanging)} == {DeadlineExceeded}
+    assert bench.state == 0
+    assert await bench.codes(1) == [None]
 
 
 async def test_callers_that_leave_never_open_it(bench: Bench) -> None:
