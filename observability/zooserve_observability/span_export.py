@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
+import requests
 from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -36,10 +38,17 @@ def otlp_exporter(url: str, timeout_s: float = _TIMEOUT_S) -> SpanExporter:
 
     The limit is of all tries together, but of each wait for bytes: who answers byte by byte holds it up longer. Then
     the queue fills, and new spans are dropped.
+
+    Of the environment OpenTelemetry's headers and certificates count. Its proxies, .netrc and compression do not: they
+    are meant for other addresses than the trace log's.
     """
     # It logs every failure and every retry; SpanExport says once a minute what was lost.
     logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter").setLevel(logging.CRITICAL)
-    return OTLPSpanExporter(endpoint=url, timeout=timeout_s)
+    # It warns of headers that it cannot read, and quotes them: they are secrets.
+    logging.getLogger("opentelemetry.util.re").setLevel(logging.ERROR)
+    session = requests.Session()
+    session.trust_env = False
+    return OTLPSpanExporter(endpoint=url, timeout=timeout_s, compression=Compression.NoCompression, session=session)
 
 
 class SpanExport(SpanProcessor):

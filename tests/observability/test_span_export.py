@@ -188,3 +188,37 @@ def test_losses_stand_at_0_from_the_start_so_that_the_first_is_a_rise() -> None:
         for reason in ("queue_full", "failed")
     ]
     assert lost == [0, 0]
+
+
+def test_a_proxy_of_the_environment_gets_no_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    collector, proxy = Collector(200), Collector(200)
+    with collector.serving() as url, proxy.serving() as other:
+        monkeypatch.setenv("http_proxy", other)
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        exported = Exported(url)
+        with exported.export.exporting():
+            exported.requests(3)
+    assert proxy.names == []
+    assert len(collector.names) == exported.taken == 3
+
+
+def test_a_compression_of_the_environment_that_the_trace_log_does_not_take_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "deflate")
+    collector = Collector(200)
+    with collector.serving() as url:
+        exported = Exported(url)
+        with exported.export.exporting():
+            exported.requests(3)
+    assert len(collector.names) == exported.taken == 3
+
+
+def test_headers_that_cannot_be_read_are_not_quoted_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "hunter2")
+    with caplog.at_level(logging.WARNING):
+        otlp_exporter("http://127.0.0.1:9/v1/traces")
+    assert "hunter2" not in caplog.text
