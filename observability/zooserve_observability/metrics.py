@@ -19,7 +19,7 @@ from zooserve_observability.endpoint_metrics import EndpointMetrics
 from zooserve_observability.leaf_metrics import LeafMetrics
 from zooserve_observability.log_metrics import LogMetrics
 from zooserve_observability.release_metrics import ReleaseMetrics
-from zooserve_observability.replica_files import page
+from zooserve_observability.replica_files import make_room, page
 from zooserve_observability.trace_metrics import TraceMetrics
 
 __all__ = ["CONTENT_TYPE", "UNKNOWN_MODEL", "AdmissionReason", "RouterMetrics"]
@@ -35,6 +35,8 @@ class RouterMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
+        if (folder := _shared_folder()) is not None:
+            make_room(folder, "counter", "histogram", "gauge_livesum", "gauge_livemax", "gauge_livemin")
         self._requests = vocabulary.REQUESTS.counter(registry)
         self._duration_s = vocabulary.REQUEST_DURATION.histogram(registry)
         self._in_flight = vocabulary.IN_FLIGHT.gauge(registry)
@@ -108,7 +110,10 @@ class RouterMetrics:
 
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format, over all processes that share the multiprocess folder."""
-        folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
-        if folder is None:
-            return generate_latest(self._registry)
-        return page(Path(folder))
+        folder = _shared_folder()
+        return generate_latest(self._registry) if folder is None else page(folder)
+
+
+def _shared_folder() -> Path | None:
+    folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+    return None if folder is None else Path(folder)

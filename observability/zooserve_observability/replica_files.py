@@ -7,22 +7,59 @@ nothing is lost, nothing counts twice.
 """
 
 import fcntl
+import logging
+import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest, values
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-__all__ = ["page"]
+__all__ = ["make_room", "page"]
 
 _KINDS = ("counter", "histogram")
 _PAST = "past"
 """Stands where other files have the pid: of all processes that are gone."""
 _NAMES = "names"
+_BYTES = {"counter": 2**18, "histogram": 2**20, "gauge": 2**16}
+"""Of a process's file of each kind: more than twice what the whole catalogue takes."""
+_HEAD_BYTES, _MOST_BESIDE_KEY_BYTES = 8, 28
+"""Of prometheus_client's files: what stands before all, and what with each key."""
+_log = logging.getLogger(__name__)
+
+
+def make_room(folder: Path, *kinds: str) -> None:
+    """Give the files of this process's series, such as `counter` and `gauge_livesum`, their room on the disk.
+
+    prometheus_client makes them of nothing but holes, and the kernel ends whoever fills one on a full disk (SIGBUS).
+    Without room for them this process serves on, and is not counted.
+    """
+    if values.ValueClass is values.MutexValue:
+        return  # it shares nothing
+    try:
+        for kind in kinds:
+            _make(folder / f"{kind}_{os.getpid()}.db", _BYTES[kind.partition("_")[0]])
+    except OSError as exc:
+        _log.warning("there is no room in %s for what this process counts: it is left out (%s)", folder, exc.strerror)
+        values.ValueClass = values.MutexValue
+
+
+def _make(file: Path, size: int) -> None:
+    """An empty file with that much room; nobody sees one that has none yet."""
+    if file.exists():
+        return
+    new = file.with_suffix(".new")
+    try:
+        with new.open("wb") as made:
+            os.posix_fallocate(made.fileno(), 0, size)
+        new.rename(file)
+    except OSError:
+        new.unlink(missing_ok=True)
+        raise
 
 
 def page(folder: Path) -> bytes:
@@ -56,6 +93,16 @@ def _fold(folder: Path) -> None:
     if not dead:
         return
     new, folded = folder / "folding", folder / "folded"
+    try:
+        _add_up(dead, folder, new)
+    except OSError as exc:  # a full disk: they are read one by one
+        _log.debug("the counters of %d dead processes could not be added up: %s", len(dead), exc)
+        return
+    new.rename(folded)  # from here on it is done, whoever finishes it
+    _finish(folded, folder)
+
+
+def _add_up(dead: Sequence[Path], folder: Path, new: Path) -> None:
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir()
     for kind in _KINDS:
@@ -64,8 +111,6 @@ def _fold(folder: Path) -> None:
             [*([past] if past.exists() else []), *(file for file in dead if _kind(file) == kind)], _past(new, kind)
         )
     (new / _NAMES).write_text("\n".join(file.name for file in dead))
-    new.rename(folded)  # from here on it is done, whoever finishes it
-    _finish(folded, folder)
 
 
 def _finish(folded: Path, folder: Path) -> None:
@@ -88,6 +133,7 @@ def _write_sum(files: Iterable[Path], target: Path) -> None:
             continue
         for key, value, _, _ in MmapedDict.read_all_values_from_file(str(file)):  # type: ignore[no-untyped-call]
             totals[key] += value
+    _make(target, _HEAD_BYTES + sum(len(key.encode()) + _MOST_BESIDE_KEY_BYTES for key in totals))
     made = MmapedDict(str(target))  # type: ignore[no-untyped-call]
     for key, value in totals.items():
         made.write_value(key, value, 0.0)  # type: ignore[no-untyped-call]

@@ -1,10 +1,13 @@
 """What the supervisor counts: what its looks at its servers found, remedies it had to apply, and traces it keeps."""
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
 from zooserve_observability import vocabulary
+from zooserve_observability.replica_files import make_room
 from zooserve_observability.trace_metrics import TraceMetrics
 
 __all__ = ["SupervisorMetrics"]
@@ -17,6 +20,8 @@ class SupervisorMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        if folder := os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+            make_room(Path(folder), "counter", "gauge_mostrecent")
         self.restarts = vocabulary.SERVER_RESTARTS.counter(registry)
         self.reloads = vocabulary.MODEL_RELOADS.counter(registry)
         self.probe_failures = vocabulary.PROBE_FAILURES.counter(registry)

@@ -5,7 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,68 @@ def test_several_readers_at_once_see_every_count_once(tmp_path: Path, start: Sta
     pages = [page for each in readers for page in each.communicate()[0].split("---") if page]
     assert len(pages) == 30
     assert {counted(page.encode()) for page in pages} == {(20, 20, 20)}
+
+
+GROWING = """
+import sys
+from prometheus_client import CollectorRegistry
+from zooserve_observability.metrics import RouterMetrics
+metrics = RouterMetrics(CollectorRegistry())
+print("ready", flush=True)
+sys.stdin.readline()
+for model in range(40):
+    metrics.ended(f"model-{model}", "1", "interactive", "ok", 0.03)
+print("counted", flush=True)
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 4 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a file system can only be mounted by root")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(file: Path) -> None:
+    with suppress(OSError), file.open("wb", buffering=0) as ballast:
+        while True:
+            ballast.write(b"x" * 4096)
+
+
+def growing(folder: Path) -> "subprocess.Popen[str]":
+    """A process that makes its metrics, and counts for forty models once it is told to."""
+    return subprocess.Popen(
+        [sys.executable, "-c", GROWING],
+        env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_disk_that_fills_up_ends_no_process_that_counts_something_new_and_no_reader(small_disk: Path) -> None:
+    process = growing(small_disk)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    fill(small_disk / "ballast")
+    assert process.communicate("go\n")[0] == "counted\n"
+    assert process.returncode == 0
+    page = replica_files.page(small_disk)  # of a process that is gone, with no room to fold its counters
+    assert page.count(b"zooserve_requests_total{") == 40
+    (small_disk / "ballast").unlink()
+    assert replica_files.page(small_disk) == page
+    assert sorted(file.name for file in small_disk.glob("*.db")) == ["counter_past.db", "histogram_past.db"]
+
+
+def test_a_process_that_starts_on_a_full_disk_says_that_it_is_not_counted(small_disk: Path) -> None:
+    fill(small_disk / "ballast")
+    process = growing(small_disk)
+    told, warned = process.communicate("go\n")
+    assert (told, process.returncode) == ("ready\ncounted\n", 0)
+    assert "what this process counts: it is left out (No space left on device)" in warned
