@@ -8,11 +8,12 @@ broken off has no figures of the engine; its spans are what the router saw. `zoo
 Names and attributes of the whole are those of OpenTelemetry's conventions for generative AI, as far as there are any.
 """
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from opentelemetry.trace import Span, SpanKind
 
-from zooserve_observability.tracing import Attributes, failed, traceparent, wall_ns
+from zooserve_observability.tracing import Attributes, failed, traceparent, wall_clock
 from zooserve_router.chat.account import Account
 from zooserve_router.chat.ask import Ask
 from zooserve_router.chat.generation import Work
@@ -55,37 +56,44 @@ def end_spans(account: Account) -> None:
     """End the span of a closed account, with the spans of its parts."""
     if not account.span.is_recording():
         return
-    closed_at = account.closed_at or 0.0
-    _add(account, "admission", account.opened_at, account.admitted_at or closed_at)
+    parts, closed_at = _Parts(account), account.closed_at or 0.0
+    parts.add("admission", account.opened_at, account.admitted_at or closed_at)
     for index, choice in enumerate(account.run.choices):
         if choice.call in account.run.sent_at:
-            _add_phases(account, index, choice, account.run.sent_at[choice.call], closed_at)
+            _add_phases(parts, index, choice, account.run.sent_at[choice.call], closed_at)
     account.span.set_attributes(_attributes(account))
     if isinstance(account.end, Exception):  # that a caller left is no error
         failed(account.span, type(account.end).__name__)
-    account.span.end(wall_ns(closed_at))
+    account.span.end(parts.wall_ns(closed_at))
 
 
-def _add_phases(account: Account, index: int, choice: Choice, sent_at: float, closed_at: float) -> None:
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of one account's span."""
+
+    account: Account
+    wall_ns: Callable[[float], int] = field(default_factory=wall_clock)
+
+    def add(self, name: str, began: float, ended: float, attributes: Attributes | None = None) -> None:
+        account, model = self.account, self.account.ask.chat.model
+        own: Attributes = {"zooserve.model": model.name, "zooserve.model_version": str(model.version)}
+        tags = {**own, **(attributes or {})}
+        account.context.trace.add(name, self.wall_ns(began), self.wall_ns(ended), tags, below=account.span)
+
+
+def _add_phases(parts: _Parts, index: int, choice: Choice, sent_at: float, closed_at: float) -> None:
     seen: Attributes = {"zooserve.choice": index, "zooserve.clock": "router"}
     if choice.timings is None:
         first_at = choice.first_at or closed_at
-        _add(account, "first_token", sent_at, first_at, seen)
+        parts.add("first_token", sent_at, first_at, seen)
         if choice.first_at is not None:
-            _add(account, "decode", first_at, choice.last_at or first_at, seen)
+            parts.add("decode", first_at, choice.last_at or first_at, seen)
         return
     told, at, timings = {**seen, "zooserve.clock": "engine"}, sent_at, choice.timings
     for name, spent_s in (("queue", timings.queue_s), ("prefill", timings.prefill_s), ("decode", timings.decode_s)):
-        _add(account, name, at, at + spent_s, told)
+        parts.add(name, at, at + spent_s, told)
         at += spent_s
-    _add(account, "delivery", at, at + account.run.delivery_delay_s(choice), seen)
-
-
-def _add(account: Account, name: str, began: float, ended: float, attributes: Attributes | None = None) -> None:
-    model = account.ask.chat.model
-    own: Attributes = {"zooserve.model": model.name, "zooserve.model_version": str(model.version)}
-    tags = {**own, **(attributes or {})}
-    account.context.trace.add(name, wall_ns(began), wall_ns(ended), tags, below=account.span)
+    parts.add("delivery", at, at + parts.account.run.delivery_delay_s(choice), seen)
 
 
 def _attributes(account: Account) -> Attributes:

@@ -1,6 +1,7 @@
 """What a chat takes and what becomes of it: room that is waited for, tokens for nobody, counts that add up, spans."""
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import Callable, Coroutine
@@ -13,6 +14,7 @@ from opentelemetry.trace import format_span_id, format_trace_id
 from prometheus_client.parser import text_string_to_metric_families
 
 from zooserve.errors import BackendFailed, BackendUnavailable
+from zooserve_observability import tracing
 from zooserve_router import readiness
 from zooserve_router.admission import Budget
 from zooserve_router.chat.generation import EngineReport, Piece, Timings, ToolCallPart, Usage
@@ -463,6 +465,16 @@ async def test_a_finished_chat_tells_where_its_time_went_below_the_callers_span(
     assert [child.end_time - child.start_time for child in children[1:4]] == pytest.approx([1e3, 2e3, 3e3], abs=2000)
     assert all(abs(before.end_time - after.start_time) < 1e6 for before, after in pairwise(children[1:]))
     assert all(whole.start_time <= child.start_time <= child.end_time <= whole.end_time for child in children)
+
+
+async def test_phases_touch_whatever_runs_between_two_looks_at_the_clocks(edge, monkeypatch) -> None:
+    told_ns, later = time.time_ns, itertools.count(0, 5_000_000)
+    monkeypatch.setattr(tracing.time, "time_ns", lambda: told_ns() + next(later))
+    edge.leaf.script = [Piece("Hello"), Piece("", "stop", Timings(queue_s=1e-6, prefill_s=2e-6, decode_s=3e-6))]
+    await edge.chat()
+    phases = edge.below(edge.span("chat chat"))[1:]
+    assert len(phases) == 4
+    assert all(before.end_time == after.start_time for before, after in pairwise(phases))
 
 
 async def test_a_completion_is_told_from_a_chat(edge) -> None:
