@@ -83,6 +83,12 @@ async def chat(http: httpx.AsyncClient, number: int, model: str = "chat", **fiel
     )
 
 
+async def chat_as_before(http: httpx.AsyncClient, number: int) -> object:
+    """A long prompt that was asked before: several blocks of it are in the leaf's cache."""
+    body = {"model": "chat", "max_tokens": 1, "messages": messages(0, 150)}
+    return await post(http, "/v1/chat/completions", body)
+
+
 async def chat_in_pieces(http: httpx.AsyncClient, number: int) -> object:
     """A streamed answer, which every third caller leaves."""
     body = {"model": "chat", "max_tokens": 120, "messages": messages(number % 4), "stream": True}
@@ -140,10 +146,10 @@ async def _numbered(lines: Any) -> Any:
 
 GENTLE: tuple[Send, ...] = (
     embed, rerank, classify, rag_query, chat, embed, wrong, chat_with_nobody, classify, embed, chat_on_two_leaves,
-    chat_past_its_stop, embed_sparse, chat_with_a_flaky_one,
+    chat_past_its_stop, embed_sparse, chat_with_a_flaky_one, chat_as_before,
 )  # fmt: skip
 HEAVY: tuple[Send, ...] = (
-    embed, embed_many, chat_in_pieces, rerank, chat_too_late, rag_query, chat_in_pieces, classify, chat_on_two_leaves,
+    embed, chat_in_pieces, embed_many, rerank, chat_too_late, rag_query, chat_in_pieces, classify, chat_on_two_leaves,
     embed, chat_with_nobody, chat_in_pieces, wrong, chat, chat_past_its_stop, classify, embed_sparse,
     chat_with_a_flaky_one, rerank_many, chat_with_a_flaky_one, chat_with_a_flaky_one,
 )  # fmt: skip

@@ -39,6 +39,8 @@ ASKED = [
     *asked_by_rules(ROOT / "observability" / "prometheus" / "rules"),
 ]
 PAUSE_S = 6.0
+LATE_S = 3.0
+"""More than the objective of a first token, 1.28 s."""
 """Longer than any objective allows, shorter than any patience."""
 CONSTANT: dict[str, str] = {}
 """Expressions that do not change by nature, and why; as few as can be."""
@@ -169,6 +171,18 @@ def pause(platform: Any) -> None:
         process.resume()
 
 
+def chat_slowly(platform: Any) -> None:
+    """One chat whose first token is late, since the leaf stands still before it."""
+    leaf = process_of(platform, "tensorrt_llm_0_0")
+    body = {"model": "chat", "max_tokens": 4, "messages": [{"role": "user", "content": "Are you there?"}]}
+    with ThreadPoolExecutor(1) as pool:
+        leaf.suspend()
+        asked = pool.submit(httpx.post, f"{platform.url}/v1/chat/completions", json=body, timeout=60)
+        time.sleep(LATE_S)
+        leaf.resume()
+        assert asked.result().status_code == 200, asked.result().text
+
+
 def under_load(platform: Any, load: str, seconds: float, meanwhile: Callable[[], object] = lambda: None) -> None:
     """Run the load for so long."""
     command = [sys.executable, HERE / "load.py", platform.url, load, str(seconds)]
@@ -262,6 +276,7 @@ def live(
     began = time.time()
     time.sleep(6)  # idle
     under_load(platform, "gentle", 20)
+    chat_slowly(platform)
     with ThreadPoolExecutor(1) as pool:  # the first request of every kind stands still
         paused = pool.submit(pause, platform)
         under_load(platform, "heavy", 30)
