@@ -85,6 +85,8 @@ class AccessLog:
         self._too_many = OnceAMinute(_log)
         self._not_written = OnceAMinute(_log)
         self._ended = threading.Event()
+        self._in_hand = 0
+        """Lines that the thread has, and the disk or the reader of a pipe has not taken yet."""
         self.pid = os.getpid()
         self.takes_health = takes_health
         """Whether it wants health checks and scrapes, too."""
@@ -117,6 +119,8 @@ class AccessLog:
         finally:
             self._ended.set()
             writer.join(_LAST_S)
+            if left := self._in_hand + len(self._waiting):
+                self._lose(left, "they had not been taken when this process ended")
 
     def _write_for_ever(self) -> None:
         while not self._ended.wait(_EVERY_S):
@@ -127,7 +131,10 @@ class AccessLog:
         batch: list[bytes] = []
         size = 0
         while self._waiting:
-            line = self._waiting.popleft().as_json()
+            line = self._told(self._waiting.popleft())
+            if not line:
+                continue
+            self._in_hand += 1
             if size + len(line) > self._lines.most_bytes:
                 self._write(batch)
                 batch, size = [], 0
@@ -135,11 +142,23 @@ class AccessLog:
             size += len(line)
         self._write(batch)
 
+    def _told(self, line: AccessLine) -> bytes:
+        """The line in JSON; nothing of one that JSON has no room for, such as a count that no backend can mean."""
+        try:
+            return line.as_json()
+        except (TypeError, ValueError, OverflowError) as exc:
+            self._lose(1, str(exc))
+            return b""
+
     def _write(self, batch: list[bytes]) -> None:
         if not batch:
             return
         try:
             self._lines.append(b"".join(batch))
         except OSError as exc:
-            self._metrics.dropped("access", len(batch))
-            self._not_written("lines of the access log could not be written, and are lost: %s", exc)
+            self._lose(len(batch), str(exc))
+        self._in_hand -= len(batch)
+
+    def _lose(self, lines: int, why: str) -> None:
+        self._metrics.dropped("access", lines)
+        self._not_written("lines of the access log could not be written, and are lost: %s", why)

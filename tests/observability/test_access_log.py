@@ -4,6 +4,7 @@ import fcntl
 import json
 import logging
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -354,3 +355,33 @@ def test_the_settings_say_whether_and_where(tmp_path: Path, registry: CollectorR
 def test_lost_lines_stand_at_0_from_the_start(registry: CollectorRegistry) -> None:
     LogMetrics(registry)
     assert b'zooserve_log_lines_dropped_total{log="access"} 0.0' in generate_latest(registry)
+
+
+def test_a_line_that_json_has_no_room_for_is_lost_alone(
+    file: Path, registry: CollectorRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = log_to(file, registry)
+    with log.writing():
+        log.put(line("too_much", output_tokens=10**30))
+        log.put(line("next"))
+    assert [told["request_id"] for told in lines_of(file)] == ["next"]
+    assert lost(registry) == 1
+    assert len(caplog.messages) == 1
+
+
+def test_lines_that_nobody_took_before_the_end_are_counted(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zooserve_observability.access_log._LAST_S", 0.05)
+    reader, own = os.pipe()
+    log = AccessLog(LineStream(Path(f"/proc/self/fd/{own}")), LogMetrics(registry))
+    with log.writing():
+        for number in range(1000):
+            log.put(line(f"req_{number}"))
+        while select.select([], [own], [], 0)[1]:  # until the pipe is full
+            pass
+    counted = lost(registry)
+    with os.fdopen(reader, "rb") as pipe:
+        told = pipe.read1(2**20)
+    os.close(own)
+    assert told.count(b"\n") + counted == 1000
