@@ -2,6 +2,7 @@
 
 Whoever brings spans never waits for it. What came of a trace that had settled is late: it is written, and handed on, as
 the trace was decided, unless it brings another root: a caller's trace may have many requests, each decided by its own.
+A request that goes on for long settles before its root comes: then it is decided again, and handed on whole.
 """
 
 import logging
@@ -16,6 +17,7 @@ from zooserve_observability.trace_log.decision import KEPT, Decision, Policy, de
 from zooserve_observability.trace_log.portions import Portion
 from zooserve_observability.trace_log.settling import Settling, Waiting
 from zooserve_observability.trace_log.store import Settled, StoreFailed, TraceStore
+from zooserve_observability.trace_log.unclaimed import Unclaimed
 from zooserve_observability.trace_metrics import TraceMetrics
 
 __all__ = ["TraceKeeping"]
@@ -47,6 +49,7 @@ class TraceKeeping:
         metrics.expects_decisions()
         self._hand_on = hand_on
         self._settling = settling or Settling()
+        self._unclaimed = Unclaimed()
         self.memory_bytes: Callable[[], int] = lambda: 0
         """What the part in memory takes, for the metric."""
         self._most_bytes = most_bytes
@@ -90,13 +93,17 @@ class TraceKeeping:
 
     def _keep_for_ever(self) -> None:
         while not self._ended.wait(_EVERY_S):
-            try:
-                self.settle(time.monotonic())
-            except Exception as exc:  # what goes wrong with some traces is no reason to keep no more
-                self._warn_of_fault("the trace log lost what it was to write: %r", exc)
-        self.settle(time.monotonic())
-        self._keep(self._settling.all())
+            self._outlived(lambda: self.settle(time.monotonic()))
+        self._outlived(lambda: self.settle(time.monotonic()))
+        self._outlived(lambda: self._keep(self._settling.all()))
         self._store.close()
+
+    def _outlived(self, work: Callable[[], None]) -> None:
+        """What goes wrong with some traces is no reason to keep no more."""
+        try:
+            work()
+        except Exception as exc:
+            self._warn_of_fault("the trace log lost what it was to write: %r", exc)
 
     def _taken(self) -> list[Portion]:
         with self._lock:
@@ -108,9 +115,9 @@ class TraceKeeping:
     def _keep(self, ended: Iterable[Waiting]) -> None:
         batch: list[Settled] = []
         size = 0
-        for trace in map(self._decided, ended):
-            if trace.decision in KEPT:
-                self._hand_on(trace)
+        for waiting in ended:
+            trace = self._decided(waiting)
+            self._claim(trace, is_whole=waiting.root_at is not None)
             if batch and size + trace.size_bytes > self._store.batch_bytes:
                 self._write(batch)
                 batch, size = [], 0
@@ -118,13 +125,24 @@ class TraceKeeping:
             size += trace.size_bytes
         if batch:
             self._write(batch)
-        self._metrics.log_takes(self.memory_bytes() + self._settling.size_bytes, self._store.size_bytes)
+        waiting_bytes = self._settling.size_bytes + self._unclaimed.size_bytes
+        self._metrics.log_takes(self.memory_bytes() + waiting_bytes, self._store.size_bytes)
+
+    def _claim(self, trace: Settled, *, is_whole: bool) -> None:
+        """Hand on what is worth it, with what came of it before; the rest is kept while its root may come."""
+        if trace.decision not in KEPT and not is_whole:
+            self._unclaimed.keep(trace.trace_id, trace.portions)
+            return
+        before = self._unclaimed.taken(trace.trace_id)
+        if trace.decision in KEPT:
+            self._hand_on(Settled(trace.trace_id, trace.decision, (*before, *trace.portions)))
 
     def _decided(self, trace: Waiting) -> Settled:
         decision = self._decisions.get(trace.trace_id)
         if decision is None or trace.root_at is not None:
             decision = decided(trace.portions, trace.trace_id, self._policy)
-            self._metrics.decided(decision)
+            if trace.root_at is not None or decision in KEPT:
+                self._metrics.decided(decision)
         self._decisions[trace.trace_id] = decision
         while len(self._decisions) > _REMEMBERED:
             self._decisions.popitem(last=False)

@@ -14,6 +14,7 @@ from zooserve_observability.trace_log.keeping import TraceKeeping
 from zooserve_observability.trace_log.portions import portions_of
 from zooserve_observability.trace_log.reading import TraceReader
 from zooserve_observability.trace_log.store import Settled, TraceStore
+from zooserve_observability.trace_log.unclaimed import Unclaimed
 
 MIB = 2**20
 POLICY = Policy(ratio=0, slow_s=2)
@@ -164,3 +165,32 @@ def test_its_series_stand_at_0_before_anything_happens(kept: Kept, counted: Any)
     assert kept.keeping is not None
     assert [counted.dropped("log", reason) for reason in ("queue_full", "failed", "disk")] == [0, 0, 0]
     assert counted.exported("log") == counted.decided("error") == 0
+
+
+def test_a_request_whose_root_comes_long_after_its_first_spans_is_handed_on_whole_and_counted_once(
+    kept: Kept, counted: Any, request_of: Any
+) -> None:
+    root, stage = request_of(1, error="failed")
+    kept.put([stage])
+    kept.keeping.settle(0)
+    kept.keeping.settle(30)
+    assert kept.forwarded == []
+    kept.put([root])
+    kept.keeping.settle(60)
+    kept.keeping.settle(61)
+    (trace,) = kept.forwarded
+    assert [portion.spans for portion in trace.portions] == [1, 1]
+    assert [counted.decided(name) for name in ("error", "left_out")] == [1, 0]
+    assert TraceReader(kept.path).spans(root.trace_id) == [stage, root]
+
+
+def test_what_no_root_claims_is_forgotten_at_a_bound(request_of: Any) -> None:
+    portions = [portions_of(request_of(number)[1:])[0] for number in range(4)]
+    unclaimed = Unclaimed(max_bytes=2 * len(portions[0].body))
+    for portion in portions[:3]:
+        unclaimed.keep(portion.trace_id, [portion])
+    assert unclaimed.taken(portions[0].trace_id) == ()
+    assert unclaimed.taken(portions[1].trace_id) == (portions[1],)
+    unclaimed.keep(portions[2].trace_id, [portions[3]])
+    assert unclaimed.taken(portions[2].trace_id) == (portions[2], portions[3])
+    assert unclaimed.size_bytes == 0
