@@ -9,7 +9,7 @@ import logging
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +95,8 @@ class TraceStore:
         self.path = path
         self._max_pages = max(_LEAST_PAGES, max_bytes // _PAGE_BYTES)
         self._database: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        """Of the file that is open, or was last: somebody may remove it, and put another in its place."""
 
     @property
     def batch_bytes(self) -> int:
@@ -117,6 +119,7 @@ class TraceStore:
 
     def close(self) -> None:
         """Close the file."""
+        self._identity = None
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -124,6 +127,8 @@ class TraceStore:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
+            if self._identity != _identity(self.path):
+                self.close()
             if self._database is None:
                 self._database = self._opened()
             yield self._database
@@ -139,22 +144,37 @@ class TraceStore:
             raise StoreFailed(exc.strerror or str(exc)) from exc
 
     def _close_quietly(self) -> None:
+        """Close the file after a failure; it is still the one that was looked through."""
+        identity = self._identity
         try:
             self.close()
         except sqlite3.Error:
             self._database = None
+        self._identity = identity
 
     def _opened(self) -> sqlite3.Connection:
-        if self.path.exists() and (fault := _fault(self.path)):
+        # Looked through once: that takes long, and a full disk has it opened four times a second.
+        is_new = self._identity != _identity(self.path)
+        if self.path.exists() and (fault := _fault(self.path, is_new=is_new)):
             self._set_aside(fault)
         self.path.touch(mode=0o600)
         database = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            _prepare(database, self._max_pages)
+            _prepare(database)
+            self._bound(database)
         except sqlite3.Error:
             database.close()
             raise
+        self._identity = _identity(self.path)
         return database
+
+    def _bound(self, database: sqlite3.Connection) -> None:
+        """Hold the file to its bound; one that was allowed to be larger before is made smaller."""
+        if database.execute("PRAGMA page_count").fetchone()[0] > self._max_pages:
+            self._make_room(database)
+            with suppress(sqlite3.OperationalError):  # no room for it now: it takes a copy
+                database.execute("VACUUM")
+        database.execute(f"PRAGMA max_page_count = {self._max_pages}")
 
     def _set_aside(self, fault: str) -> None:
         aside = self.path.with_name(f"{self.path.name}.set-aside")
@@ -185,8 +205,17 @@ def joined(portions: Iterable[Portion]) -> bytes:
     return b"[" + b",".join(portion.body[1:-1] for portion in portions) + b"]"
 
 
-def _fault(path: Path) -> str:
-    """What is wrong with a file that ought to be a trace log; nothing of a new, empty one."""
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file this is; None where there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _fault(path: Path, *, is_new: bool) -> str:
+    """What is wrong with a file that ought to be a trace log; nothing of an empty one. A new one is looked through."""
     if not path.is_file():
         return "it is no ordinary file"
     with closing(sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)) as database:
@@ -200,7 +229,7 @@ def _fault(path: Path) -> str:
                 return "it is another program's"
             if version != SCHEMA_VERSION:
                 return f"its schema has version {version}, this one writes {SCHEMA_VERSION}"
-            found = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+            found = database.execute("PRAGMA quick_check(1)").fetchone()[0] if is_new else "ok"
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError as exc:
@@ -208,13 +237,12 @@ def _fault(path: Path) -> str:
     return "" if found == "ok" else str(found)
 
 
-def _prepare(database: sqlite3.Connection, max_pages: int) -> None:
+def _prepare(database: sqlite3.Connection) -> None:
     database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     database.execute("PRAGMA journal_mode = TRUNCATE")
     database.execute("PRAGMA synchronous = OFF")
     database.execute("PRAGMA foreign_keys = ON")
     database.execute("PRAGMA secure_delete = OFF")
-    database.execute(f"PRAGMA max_page_count = {max_pages}")
     if database.execute("PRAGMA user_version").fetchone()[0] == 0:
         with _transaction(database):
             for statement in _SCHEMA.split(";\n"):

@@ -335,3 +335,48 @@ LIMITED = textwrap.dedent("""
 def test_a_file_that_may_not_grow_is_as_a_full_disk(path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_full_disk_does_not_have_the_whole_file_looked_through_again_and_again(
+    tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    connect = sqlite3.connect
+
+    def connected(*given: Any, **options: Any) -> sqlite3.Connection:
+        database = connect(*given, **options)
+        database.set_trace_callback(asked.append)
+        return database
+
+    with small_disk(tmp_path / "small") as disk:
+        TraceStore(disk / "traces.db", 64 * MIB).write([settled(request_of(1))])
+        monkeypatch.setattr(sqlite3, "connect", connected)
+        store = TraceStore(disk / "traces.db", 64 * MIB)
+        fill(disk / "ballast")
+        for number in range(2, 6):
+            with pytest.raises(StoreFailed):
+                store.write([settled(heavy(request_of(number)))])
+        assert len([each for each in asked if "quick_check" in each]) == 1
+        store.close()
+
+
+def test_after_the_file_is_removed_a_new_one_is_begun(store: TraceStore, path: Path, request_of: Any) -> None:
+    store.write([settled(request_of(1))])
+    path.unlink()
+    store.write([settled(request_of(2))])
+    assert [found.request_id for found in TraceReader(path).requests("newest", 9)] == ["req_2"]
+
+
+def test_a_file_that_was_allowed_to_be_larger_is_made_smaller(path: Path, request_of: Any) -> None:
+    large = TraceStore(path, 4 * MIB)
+    for number in range(900):
+        large.write([settled(heavy(request_of(number)))])
+    large.close()
+    assert path.stat().st_size > 3 * MIB
+    small = TraceStore(path, MIB)
+    small.write([settled(request_of(999))])
+    assert path.stat().st_size <= MIB
+    small.close()
+    kept = [int(found.request_id[4:]) for found in TraceReader(path).requests("newest", 9999)]
+    assert len(kept) > 100
+    assert sorted(kept) == [*range(min(kept), 900), 999]
