@@ -108,7 +108,7 @@ class Forwarding:
                 try:
                     await self._deliver(http, batch)
                 except asyncio.CancelledError:
-                    self._lose(batch, "the platform ends")
+                    self._put_back(batch)  # the end has a try of its own; a collector knows spans by their ids
                     raise
 
     async def _forward_the_rest(self, http: httpx.AsyncClient) -> None:
@@ -131,6 +131,11 @@ class Forwarding:
             self._bytes -= size
         return batch
 
+    def _put_back(self, batch: list[Settled]) -> None:
+        with self._lock:
+            self._waiting.extendleft(reversed(batch))
+            self._bytes += sum(trace.size_bytes for trace in batch)
+
     async def _deliver(self, http: httpx.AsyncClient, batch: list[Settled]) -> None:
         try:
             body = await asyncio.to_thread(_export, batch)
@@ -138,9 +143,9 @@ class Forwarding:
         except (_Refused, _TryAgain) as exc:
             self._lose(batch, str(exc))
             return
-        except Exception:  # whatever it was, there are more traces
-            _log.exception("a batch of traces could not be sent")
-            self._lose(batch, "they could not be sent")
+        except Exception as exc:  # whatever it was, there are more traces
+            _log.debug("a batch of traces could not be sent", exc_info=True)
+            self._lose(batch, f"they could not be sent ({type(exc).__name__})")
             return
         spans = sum(trace.spans for trace in batch)
         rejected = min(rejected, spans)

@@ -240,3 +240,14 @@ def test_headers_that_are_none_are_refused_without_their_values(bad: str) -> Non
     with pytest.raises(SetupError, match="OTEL_EXPORTER_OTLP_HEADERS cannot be used") as refused:
         headers_from(bad)
     assert bad not in str(refused.value)
+
+
+async def test_what_is_on_its_way_when_the_platform_stops_has_one_more_try(counted: Any, request_of: Any) -> None:
+    async with Collector(503, 200).serving() as collector:
+        forwarding = forwarding_to(collector.port, counted, pauses_s=(3600,))
+        async with forwarding.running():
+            forwarding.put(settled(request_of(1)))
+            await until(lambda: collector.bodies)
+        assert len(collector.bodies) == 2
+    assert counted.exported("forward") == 2
+    assert counted.dropped("forward", "failed") == 0
