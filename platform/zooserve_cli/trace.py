@@ -73,7 +73,10 @@ class _Log:
         if newest and self._is_running:
             time.sleep(_SETTLES_WITHIN_S)
         request = self.requests(selection, 1, errors=errors)[0]
-        return request, self._read(lambda: self._reader.spans(request.trace_id))
+        spans = self._read(lambda: self._reader.spans(request.trace_id))
+        if not spans:
+            raise NoSuchTrace(f"{_shown(request.request_id)} has just been forgotten: the log is full. Ask again.")
+        return request, spans
 
     def found(self, name: str) -> tuple[Request | None, list[Span]]:
         """The newest request of this id, or a whole trace. Raises NoSuchTrace."""

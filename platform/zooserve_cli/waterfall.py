@@ -68,7 +68,10 @@ def list_requests(requests: Sequence[Request]) -> None:
     for request in requests:
         outcome = Text(plain(request.outcome), "red" if request.failed else "")
         cells = (_clock(request.began_ns), request.request_id, _model_of(request), request.slo_class)
-        table.add_row(*map(plain, cells), outcome, duration(request.duration_ns), f"{request.spans:,}")
+        # As Text: in a str Rich would find markup and emojis, of which `a:bug:1` is one.
+        table.add_row(
+            *(Text(plain(cell)) for cell in cells), outcome, duration(request.duration_ns), f"{request.spans:,}"
+        )
     out.print(table)
 
 

@@ -277,3 +277,8 @@ def test_a_request_that_ended_just_now_is_waited_for(trace: Trace, state: Path) 
     stored(state, rag_query())
     assert "slowest: embed_encoder@1" in asked.communicate()[0]
     assert asked.returncode == 0
+
+
+def test_what_looks_like_markup_or_an_emoji_is_listed_as_it_is(trace: Trace, state: Path) -> None:
+    stored(state, [root_of("job:bug:1", "78" * 16, 0, MS, model="[red]x[/]", model_version="1")])
+    assert trace().stdout.splitlines()[1].split()[-7:-4] == ["job:bug:1", "[red]x[/]@1", "interactive"]
