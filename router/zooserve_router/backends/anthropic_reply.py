@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from zooserve.errors import BackendFailed
-from zooserve_router.chat.generation import Piece, ToolCallPart, Usage
+from zooserve_router.chat.generation import MOST_TOKENS, Piece, ToolCallPart, Usage
 
 __all__ = ["EventTranslator"]
 
@@ -107,7 +107,8 @@ class EventTranslator:
         """Take the counts over; each event's are of the whole message so far."""
         details = usage.get("output_tokens_details") or {}
         told = {**usage, **details}
-        self._usage.update({name: value for name, value in told.items() if isinstance(value, int)})
+        counts = {name: value for name, value in told.items() if isinstance(value, int) and 0 <= value <= MOST_TOKENS}
+        self._usage.update(counts)
 
 
 def _said(text: str, thinking: str) -> list[Piece]:

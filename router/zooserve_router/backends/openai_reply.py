@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from zooserve.errors import BackendFailed
-from zooserve_router.chat.generation import Piece, Timings, TokenLogprob, ToolCallPart, Usage
+from zooserve_router.chat.generation import MOST_TOKENS, Piece, Timings, TokenLogprob, ToolCallPart, Usage
 
 __all__ = ["ChunkReader"]
 
@@ -150,8 +150,16 @@ def _usage(told: Mapping[str, Any] | None) -> Usage | None:
     if not told:
         return None
     return Usage(
-        prompt_tokens=int(told.get("prompt_tokens") or 0),
-        completion_tokens=int(told.get("completion_tokens") or 0),
-        cached_tokens=int((told.get("prompt_tokens_details") or {}).get("cached_tokens") or 0),
-        reasoning_tokens=int((told.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0),
+        prompt_tokens=_count(told.get("prompt_tokens")),
+        completion_tokens=_count(told.get("completion_tokens")),
+        cached_tokens=_count((told.get("prompt_tokens_details") or {}).get("cached_tokens")),
+        reasoning_tokens=_count((told.get("completion_tokens_details") or {}).get("reasoning_tokens")),
     )
+
+
+def _count(told: Any) -> int:
+    """A count of tokens. Raises ValueError for one that no answer has."""
+    count = int(told) if isinstance(told, str) else told or 0
+    if not 0 <= count <= MOST_TOKENS:
+        raise ValueError("no count of tokens")
+    return int(count)

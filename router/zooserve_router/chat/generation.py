@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 __all__ = [
+    "MOST_TOKENS",
     "Constraint",
     "Conversation",
     "EngineReport",
@@ -164,6 +165,10 @@ class ToolCallPart:
     arguments: str = ""
     id: str | None = None
     name: str | None = None
+
+
+MOST_TOKENS = 2**53
+"""What a backend may count: logs and traces have no room for more, nor metrics for less than none."""
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,12 @@ async def test_an_answer_comes_in_pieces_and_its_usage_last(fake: Any, answers: 
     ]
 
 
+@pytest.mark.parametrize("count", [-1, 2**63, "many", None])
+async def test_a_count_of_tokens_that_is_none_is_left_out(fake: Any, answers: Any, events: Events, count: Any) -> None:
+    fake.streams(events.start(cache_read_input_tokens=count), events.text(0, "Hel"), events.end())
+    assert (await answers(HELLO, kind="anthropic"))[-1] == Piece(usage=Usage(9, 7))
+
+
 async def test_the_request_goes_to_the_messages_path_with_the_key(
     fake: Any, answers: Any, events: Events, key: str
 ) -> None:

@@ -192,6 +192,14 @@ async def test_an_answer_that_the_server_gave_up_is_a_failure(fake: Any, answers
         await answers(HELLO)
 
 
+@pytest.mark.parametrize("count", ["-1", "1" + 30 * "0", "1e30", '"many"', "[1]"])
+async def test_a_count_of_tokens_that_is_none_is_a_failure(fake: Any, answers: Any, sse: Any, count: str) -> None:
+    last = sse({**chunk({"content": "a"}, "stop"), "usage": {"prompt_tokens": 9, "completion_tokens": "COUNT"}})
+    fake.streams(last.replace(b'"COUNT"', count.encode()), sse("[DONE]"))
+    with pytest.raises(BackendFailed, match="cannot be read"):
+        await answers(HELLO)
+
+
 @pytest.mark.parametrize("end", [[b"data: [DONE]\n\n"], []])
 async def test_an_answer_without_a_finish_reason_is_a_failure(
     fake: Any, answers: Any, sse: Any, end: list[bytes]
