@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from zooserve import errors
 from zooserve.catalogue import Task
 from zooserve_observability import vocabulary
+from zooserve_observability.metrics import UNKNOWN_MODEL
 from zooserve_observability.rules.promql import among, bucket, selected, summed
 from zooserve_observability.rules.rule import Alert, Condition, Recording
 from zooserve_observability.rules.slo import (
@@ -29,6 +31,8 @@ __all__ = ["ALERTS", "RECORDINGS"]
 _BY = ("model", "class")
 _WINDOWS = tuple(chain(*((burn.short, burn.long) for burn in BURNS)))
 _INTERACTIVE = among("class", "interactive")
+_KNOWN = f'model!="{UNKNOWN_MODEL}"'
+_BEFORE_A_MODEL = (f'model="{UNKNOWN_MODEL}"', among("outcome", errors.InternalError.__name__))
 
 Counted = Callable[[str, str], str]
 """The expression for what is counted by model and class, from the function that does it (`rate`) and a window."""
@@ -64,13 +68,22 @@ class Indicator:
 
 def _answerable(over: str, window: str) -> str:
     outcomes = among("outcome", "ok", *(failure.__name__ for failure in FAILURES))
-    return summed(vocabulary.REQUESTS, window, _BY, (outcomes,), over=over)
+    return _counted(outcomes, over, window)
 
 
 def _failed(over: str, window: str) -> str:
     # A model that never failed has no series of failures: it counts none.
     outcomes = among("outcome", *(failure.__name__ for failure in FAILURES))
-    return f"{summed(vocabulary.REQUESTS, window, _BY, (outcomes,), over=over)}\nor\n{_answerable(over, window)} * 0"
+    return f"{_counted(outcomes, over, window)}\nor\n{_answerable(over, window)} * 0"
+
+
+def _counted(outcomes: str, over: str, window: str) -> str:
+    """Of each model. What ended before its model was known is counted where it failed, and not where it went well.
+
+    Of that only our own faults are bad: a question whether a model is ready, or an upload that takes too long, is none.
+    """
+    of_models = summed(vocabulary.REQUESTS, window, _BY, (outcomes, _KNOWN), over=over)
+    return f"({of_models}\nor\n{summed(vocabulary.REQUESTS, window, _BY, _BEFORE_A_MODEL, over=over)})"
 
 
 def _beyond(name: str, promise: Promise, task: Task | None = None) -> Indicator:
