@@ -17,9 +17,12 @@ def route() -> None:
     from zooserve_cli.key_salt import with_key_salt
     from zooserve_cli.leftovers import clear, held
     from zooserve_cli.lone_router import LoneRouter
+    from zooserve_cli.trace_keeping import collector_headers
 
     settings = Settings().resolved()
     refuse_unaddressed(settings)
+    if settings.tracing.url:
+        collector_headers()  # the router reads them, too, and would pass over what it cannot read
     folder = StateFolder(settings.state_dir)
     with held(folder):
         require_free(settings.host, settings.port, "ZOOSERVE_PORT")

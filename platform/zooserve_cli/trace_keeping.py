@@ -14,7 +14,7 @@ from zooserve_observability.trace_log.store import TraceStore
 from zooserve_observability.trace_metrics import TraceMetrics
 from zooserve_observability.trace_receiver import TraceReceiver
 
-__all__ = ["traces_kept"]
+__all__ = ["collector_headers", "traces_kept"]
 
 _HEADERS = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 """The first that is set counts, as for every exporter of OpenTelemetry's."""
@@ -63,5 +63,9 @@ def _policy(settings: Settings) -> Policy:
 def _forwarding(settings: Settings, metrics: TraceMetrics) -> Forwarding | None:
     if not settings.tracing.url:
         return None
-    headers = next(filter(None, map(secret, _HEADERS)), "")
-    return Forwarding(settings.tracing.url, headers_from(headers), metrics)
+    return Forwarding(settings.tracing.url, collector_headers(), metrics)
+
+
+def collector_headers() -> dict[str, str]:
+    """What a collector gets beside the spans, as the environment says. Raises SetupError where that cannot be read."""
+    return headers_from(next(filter(None, map(secret, _HEADERS)), ""))

@@ -5,6 +5,7 @@ Which answers are worth a second try is OTLP's own rule: 429, 502, 503 and 504, 
 
 import asyncio
 import logging
+import re
 import ssl
 import threading
 from collections import deque
@@ -34,6 +35,8 @@ _LONGEST_PAUSE_S = 30.0
 _TIMEOUT_S = 10.0
 _STOP_S = 2.0
 _ANSWER_BYTES = 64 * 2**10
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A header's name, as HTTP has it."""
 _RETRIED = frozenset({429, 502, 503, 504})
 _log = logging.getLogger("zooserve.traces")
 
@@ -189,7 +192,7 @@ def headers_from(text: str) -> dict[str, str]:
     headers = {}
     for entry in filter(None, map(str.strip, text.split(","))):
         name, equals, value = (unquote(part.strip()) for part in entry.partition("="))
-        if not equals or not name.replace("-", "").replace("_", "").isalnum() or not f"{name}{value}".isascii():
+        if not equals or not _HEADER.fullmatch(name) or not value.isascii():
             raise SetupError("OTEL_EXPORTER_OTLP_HEADERS cannot be used: write name=value,name=value, URL-encoded.")
         if not value.isprintable():
             raise SetupError(f"OTEL_EXPORTER_OTLP_HEADERS cannot be used: the value of {name} has control characters.")

@@ -233,6 +233,7 @@ def test_headers_are_read_as_opentelemetry_writes_them() -> None:
     told = headers_from("Authorization=Basic%20eA%3D%3D, x-scope-orgid = zoo ,,")
     assert told == {"authorization": "Basic eA==", "x-scope-orgid": "zoo"}
     assert headers_from("") == {}
+    assert headers_from("x.tenant=1") == {"x.tenant": "1"}
 
 
 @pytest.mark.parametrize("bad", ["authorization", "=x", "a b=c", "x=%0d%0ay: z", "näme=x", "x=%00"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -62,6 +63,22 @@ def test_the_router_alone_asks_where_its_tritons_are(zooserve: Zooserve, given: 
     done = zooserve("route", **given)
     assert done.returncode == 1
     assert named in done.stderr
+
+
+def test_the_router_alone_refuses_headers_that_cannot_be_read_without_telling_them(zooserve: Zooserve) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # whatever else goes well, no router starts
+        done = zooserve(
+            "route",
+            ZOOSERVE_HOST="127.0.0.1",
+            ZOOSERVE_PORT=str(taken.getsockname()[1]),
+            ZOOSERVE_ZOO__HTTP_PORT="1",
+            ZOOSERVE_LEAF__GRPC_PORT="1",
+            ZOOSERVE_TRACING__ENDPOINT="http://127.0.0.1:1",
+            OTEL_EXPORTER_OTLP_HEADERS="hunter2",
+        )
+    assert done.returncode == 1
+    assert "OTEL_EXPORTER_OTLP_HEADERS cannot be used" in done.stderr
+    assert "hunter2" not in done.stderr
 
 
 def test_help_loads_nothing_heavy() -> None:
