@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["WarmupLog"]
 
-_FAILED = re.compile(rb"(\S+) version (\d+): its warm-up failed:")
+_FAILED = re.compile(rb"([\w.-]+) version (\d+): its warm-up failed:")
 
 
 class WarmupLog:
@@ -34,4 +34,4 @@ class WarmupLog:
             return []
         whole = new[: new.rfind(b"\n") + 1]
         self._read_to += len(whole)
-        return [(model.decode().lstrip('"'), version.decode()) for model, version in _FAILED.findall(whole)]
+        return [(model.decode(), version.decode()) for model, version in _FAILED.findall(whole)]

@@ -20,6 +20,12 @@ def test_each_failure_is_told_once(tmp_path: Path) -> None:
     assert warmups.failures() == [("language_tokenizer", "1")]
 
 
+def test_bytes_that_are_no_text_do_no_harm(tmp_path: Path) -> None:
+    log = tmp_path / "zoo.log"
+    log.write_bytes(b"\xff\xfe version 1: its warm-up failed: \xff\n" + ONE.encode())
+    assert WarmupLog(log).failures() == [("embed_encoder", "2")]
+
+
 def test_half_a_line_waits_for_its_end(tmp_path: Path) -> None:
     log = tmp_path / "zoo.log"
     log.write_text(ONE[:-1])
