@@ -264,7 +264,6 @@ def _describe(span: Span, scope: Scope, key_id: str, answer: Answer) -> None:
         {
             "http.request.method": method_of(scope),
             "http.route": route_of(scope),
-            "http.response.status_code": answer.status,
             "zooserve.request_id": answer.request_id,
             "zooserve.key_id": key_id,
             "zooserve.model": model,
@@ -273,6 +272,8 @@ def _describe(span: Span, scope: Scope, key_id: str, answer: Answer) -> None:
             "zooserve.outcome": record.outcome,
         }
     )
+    if answer.begun:
+        span.set_attribute("http.response.status_code", answer.status)
     if record.model is not None and record.model.release_of is not None:
         span.set_attribute("zooserve.release_of", record.model.release_of)
     if "first_token" in record.phases_s:

@@ -498,8 +498,21 @@ async def test_a_chat_that_was_left_tells_what_the_router_saw_and_says_so(edge) 
     assert chat.attributes["gen_ai.usage.output_tokens"] == 5
     assert chat.status.is_ok, "that a caller leaves is no error"
     assert whole.status.is_ok
+    assert whole.attributes["http.response.status_code"] == 200, "which its stream had begun with"
     assert [child.name for child in children] == ["admission", "first_token", "decode"]
     assert {child.attributes.get("zooserve.clock") for child in children[1:]} == {"router"}
+
+
+async def test_of_an_answer_that_never_began_no_status_is_told(edge) -> None:
+    edge.leaf.hold = asyncio.Event()
+    serving, gone = connection(edge)
+    leaving = asyncio.create_task(serving)
+    await edge.leaf.said.wait()
+    gone.set()
+    await leaving
+    whole = edge.span("zooserve.request")
+    assert whole.attributes["zooserve.outcome"] == "cancelled"
+    assert "http.response.status_code" not in whole.attributes
 
 
 async def test_a_chat_that_never_got_room_tells_its_wait_and_why_it_ended(edge) -> None:
