@@ -148,7 +148,7 @@ class Edge:
                 record.outcome = "cancelled"
                 raise
             except Exception:
-                _log.exception("request %s %s failed unexpectedly", answer.request_id, scope["path"])
+                _log.exception("request %s to %s failed unexpectedly", answer.request_id, route_of(scope))
                 record.failed(_unforeseen(answer.request_id))
                 await answer.error(scope["path"], _unforeseen(answer.request_id))
             finally:

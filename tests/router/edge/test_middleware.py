@@ -265,3 +265,21 @@ async def test_an_error_counts_under_its_name():
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://router") as client:
         await client.post("/v1/x")
     assert b'outcome="BadInput"' in app.state.metrics.exposition()
+
+
+async def test_what_fails_unexpectedly_is_logged_by_its_route_and_not_in_its_callers_words(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def broken(request: Request) -> Response:
+        raise ZeroDivisionError
+
+    app = app_of(show)
+    app.router.routes.append(Route("/v1/models/{name:path}", broken))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://router") as http:
+        answer = await http.get("/v1/models/a%0d%1b[31mforged")
+    assert answer.status_code == 500
+    (record,) = [each for each in caplog.records if each.name == "zooserve_router.middleware"]
+    assert (
+        record.getMessage()
+        == f"request {answer.headers['x-request-id']} to /v1/models/{{name:path}} failed unexpectedly"
+    )
