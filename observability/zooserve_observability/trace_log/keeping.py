@@ -141,7 +141,7 @@ class TraceKeeping:
         decision = self._decisions.get(trace.trace_id)
         if decision is None or trace.root_at is not None:
             decision = decided(trace.portions, trace.trace_id, self._policy)
-            if trace.root_at is not None or decision in KEPT:
+            if trace.root_at is not None or decision in ("error", "slow"):  # else its root may still be to come
                 self._metrics.decided(decision)
         self._decisions[trace.trace_id] = decision
         while len(self._decisions) > _REMEMBERED:

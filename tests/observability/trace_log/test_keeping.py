@@ -184,6 +184,20 @@ def test_a_request_whose_root_comes_long_after_its_first_spans_is_handed_on_whol
     assert TraceReader(kept.path).spans(root.trace_id) == [stage, root]
 
 
+def test_a_request_that_goes_on_for_long_and_is_sampled_by_its_id_is_counted_once(
+    tmp_path: Path, counted: Any, request_of: Any
+) -> None:
+    store = TraceStore(tmp_path / "traces.db", MIB)
+    keeping = TraceKeeping(store, Policy(ratio=1, slow_s=2), counted.metrics)
+    root, stage = request_of(1)
+    for spans, now in (([stage], 0), ([root], 60)):
+        keeping.put(portions_of(spans))
+        keeping.settle(now)
+        keeping.settle(now + 30)
+    assert counted.decided("sampled") == 1
+    store.close()
+
+
 def test_what_no_root_claims_is_forgotten_at_a_bound(request_of: Any) -> None:
     portions = [portions_of(request_of(number)[1:])[0] for number in range(4)]
     unclaimed = Unclaimed(max_bytes=2 * len(portions[0].body))
