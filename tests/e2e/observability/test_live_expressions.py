@@ -160,10 +160,15 @@ def kill(platform: Any, words: str) -> None:
     process_of(platform, words).send_signal(signal.SIGKILL)
 
 
+def leaf_of(platform: Any) -> psutil.Process:
+    """The leaf's server. Its stub may not stand still: the server would find it sick, and answer so."""
+    return process_of(platform, f"--grpc-port={platform.leaf_grpc.rpartition(':')[2]}")
+
+
 def pause(platform: Any) -> None:
     """Zoo and leaf stand still for a while: whatever they work on is slow, on any machine."""
     paused = [process_of(platform, f"--http-port={platform.zoo_http.rpartition(':')[2]}")]
-    paused.append(process_of(platform, "tensorrt_llm_0_0"))
+    paused.append(leaf_of(platform))
     for process in paused:
         process.suspend()
     time.sleep(PAUSE_S)
@@ -173,7 +178,7 @@ def pause(platform: Any) -> None:
 
 def chat_slowly(platform: Any) -> None:
     """One chat whose first token is late, since the leaf stands still before it."""
-    leaf = process_of(platform, "tensorrt_llm_0_0")
+    leaf = leaf_of(platform)
     body = {"model": "chat", "max_tokens": 4, "messages": [{"role": "user", "content": "Are you there?"}]}
     with ThreadPoolExecutor(1) as pool:
         leaf.suspend()
@@ -200,7 +205,7 @@ def go_wrong(platform: Any, access: Path) -> None:
     for number in range(3):  # before the supervisor sees it
         httpx.post(f"{platform.url}/v1/embeddings", json={"model": "embed", "input": f"nobody {number}"}, timeout=30)
     kill(platform, "classify_tokenizer_0_0")
-    kill(platform, f"--grpc-port={platform.leaf_grpc.rpartition(':')[2]}")
+    leaf_of(platform).kill()
     kill(platform, "ray::ServeReplica")
 
 
