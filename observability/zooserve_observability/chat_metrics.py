@@ -1,6 +1,6 @@
 """What is recorded of chats: how answers end, what they hold, where their time goes."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry
 
@@ -32,6 +32,14 @@ class ChatMetrics:
         self._kv_blocks = vocabulary.LEAF_KV_BLOCKS.counter(registry)
         self._draft_tokens = vocabulary.DRAFT_TOKENS.counter(registry)
         self._acceptance_rate = vocabulary.DRAFT_ACCEPTANCE.histogram(registry)
+
+    def may_be_asked(self, labels: ModelLabels) -> None:
+        """Put the series of what becomes of a model's chats there at 0: a rate sees the first of each."""
+        self._issued.labels(*labels)
+        for outcome in get_args(ChoiceEnd):
+            self._ended.labels(*labels, outcome)
+        for reason in get_args(WasteReason):
+            self._wasted_tokens.labels(*labels, reason)
 
     def first_token(self, labels: ModelLabels, spent_s: float) -> None:
         """Note how long the first token of an answer took."""

@@ -12,13 +12,13 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from zooserve.errors import FailedStage
+from zooserve.errors import FailedStage, Overloaded
 from zooserve_observability import vocabulary
 from zooserve_observability.chat_metrics import ChatMetrics
 from zooserve_observability.endpoint_metrics import EndpointMetrics
 from zooserve_observability.leaf_metrics import LeafMetrics
 from zooserve_observability.log_metrics import LogMetrics
-from zooserve_observability.release_metrics import ReleaseMetrics
+from zooserve_observability.release_metrics import FAILURES, ReleaseMetrics
 from zooserve_observability.replica_files import make_room, page
 from zooserve_observability.trace_metrics import TraceMetrics
 
@@ -67,6 +67,14 @@ class RouterMetrics:
         """Count one finished request."""
         self._requests.labels(model, version, slo_class, outcome).inc()
         self._duration_s.labels(model, version, slo_class).observe(duration_s)
+
+    def may_be_asked(self, model: str, version: str, slo_classes: Iterable[str], directions: Iterable[str]) -> None:
+        """Put the series of a model's requests and tokens there at 0: a rate sees the first of each."""
+        for slo_class in slo_classes:
+            for outcome in ("ok", Overloaded.__name__, *FAILURES):
+                self._requests.labels(model, version, slo_class, outcome)
+            for direction in directions:
+                self._tokens.labels(model, version, slo_class, direction)
 
     def read_and_wrote(self, model: str, version: str, slo_class: str, input_tokens: int, output_tokens: int) -> None:
         """Count the tokens of one request."""

@@ -7,16 +7,17 @@ from prometheus_client import CollectorRegistry
 from zooserve import errors
 from zooserve_observability import vocabulary
 
-__all__ = ["ReleaseLabels", "ReleaseMetrics", "Role"]
+__all__ = ["FAILURES", "ReleaseLabels", "ReleaseMetrics", "Role"]
 
 Role = Literal["serving", "canary", "shadow"]
 ReleaseLabels = tuple[str, str, str, Role]
 """The model that was asked for; the catalogue entry that ran, its version, and its role."""
 
-_FAILURES = tuple(
+FAILURES = tuple(
     error.__name__
     for error in (errors.BackendFailed, errors.BackendUnavailable, errors.DeadlineExceeded, errors.InternalError)
 )
+"""The outcomes of what failed."""
 
 
 class ReleaseMetrics:
@@ -33,7 +34,7 @@ class ReleaseMetrics:
 
     def known(self, labels: ReleaseLabels) -> None:
         """Have a release's series begin at 0, so that the first failure of one shows."""
-        for outcome in ("ok", *_FAILURES, *(("skipped",) if labels[-1] == "shadow" else ())):
+        for outcome in ("ok", *FAILURES, *(("skipped",) if labels[-1] == "shadow" else ())):
             self._requests.labels(*labels, outcome)
         self._duration_s.labels(*labels)
 

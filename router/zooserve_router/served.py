@@ -33,7 +33,19 @@ def tell_what_is_served(
         metrics.serves(model.name, version, model.task, model.runs_on, weights.get(model.name, "")[:_DIGITS])
         if spaces.of(model) is not None:
             metrics.spans_space(model.name, version)
+        _tell_of_no_requests(model, metrics)
         changed(model, readiness.is_ready(model.name))
     for labels, _ in releases.shares():
         metrics.releases.known(labels)
     readiness.changed = changed
+
+
+def _tell_of_no_requests(model: Model, metrics: RouterMetrics) -> None:
+    """Put the series of its requests there at 0."""
+    version = str(model.version)
+    classes = ("interactive", "bulk") if model.runs_on == "zoo" else ("interactive",)
+    if model.task == "chat":
+        metrics.may_be_asked(model.name, version, classes, ("input", "output"))
+        metrics.chat.may_be_asked((model.name, version, "interactive"))
+    else:
+        metrics.may_be_asked(model.name, version, classes, ("input",))

@@ -97,6 +97,21 @@ def test_tokens_are_counted_by_direction_and_none_makes_no_series():
     assert 'direction="output"' not in text
 
 
+def test_what_a_model_may_be_asked_stands_at_0_before_it_is_asked():
+    registry = CollectorRegistry()
+    metrics = RouterMetrics(registry)
+    metrics.may_be_asked("chat", "1", ("interactive",), ("input", "output"))
+    metrics.chat.may_be_asked(("chat", "1", "interactive"))
+    run = {"model": "chat", "version": "1", "class": "interactive"}
+    for outcome in ("ok", "Overloaded", "BackendFailed", "BackendUnavailable", "DeadlineExceeded", "InternalError"):
+        assert registry.get_sample_value("zooserve_requests_total", {**run, "outcome": outcome}) == 0
+    for reason in ("hang_up", "deadline", "stop", "shutdown", "error"):
+        assert registry.get_sample_value("zooserve_wasted_tokens_total", {**run, "reason": reason}) == 0
+    for outcome in ("finished", "cancelled", "failed"):
+        assert registry.get_sample_value("zooserve_chat_choices_ended_total", {**run, "outcome": outcome}) == 0
+    assert registry.get_sample_value("zooserve_tokens_total", {**run, "direction": "output"}) == 0
+
+
 def test_every_replicas_exposition_holds_the_sum_of_all_also_of_one_that_is_gone(tmp_path: Path):
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     for replicas in (1, 2):

@@ -100,6 +100,14 @@ async def test_an_unready_model_is_503_for_itself_alone(router):
     assert (await router.embed("w5")).status_code == 200
 
 
+async def test_what_may_be_asked_stands_at_0_before_it_is(router):
+    text = (await router.http.get("/metrics")).text
+    for slo_class in ("interactive", "bulk"):
+        run = f'class="{slo_class}",model="embed"'
+        assert f'zooserve_requests_total{{{run},outcome="ok",version="1"}} 0.0' in text
+        assert f'zooserve_requests_total{{{run},outcome="BackendUnavailable",version="1"}} 0.0' in text
+
+
 async def test_metrics_count_by_model_version_class_and_outcome(router):
     await router.embed("w5 w6")
     await router.embed("w5", model="made-up-name")
