@@ -118,8 +118,8 @@ _NODES = Row(
         ),
         Panel(
             "Trace log, of its bound",
-            "What the trace log takes in memory and on the disk, of what the settings allow. 1 is as it should be "
-            "after a while; the oldest go.",
+            "What the trace log takes in memory and on the disk, of what the settings allow. Memory near 1 and the "
+            "disk near 0.9 are as it should be: the oldest go. The disk above 0.97: they go too slowly.",
             "percentunit",
             (
                 Query(

@@ -23,7 +23,10 @@ _OUTPUT = ('direction="output"',)
 _LEAF = selected(vocabulary.MODEL_INFO, where=('runs_on="leaf"',))
 _OF_LEAF = f"* on (model, version) group_left () max by (model, version) ({_LEAF})"
 _SEEN = f"sum({per_second(vocabulary.TOKENS, where=_OUTPUT)} {_OF_LEAF})"
-_WASTED = f"sum({per_second(vocabulary.WASTED_TOKENS)} {_OF_LEAF})"
+_STOP, _NO_STOP = ('reason="stop"',), ('reason!="stop"',)
+# What was written past a stop string is not among the tokens that were seen; that of answers that were left is.
+_PAST_STOP = f"sum({per_second(vocabulary.WASTED_TOKENS, where=_STOP)} {_OF_LEAF})"
+_LEFT = f"sum({per_second(vocabulary.WASTED_TOKENS, where=_NO_STOP)} {_OF_LEAF})"
 
 
 def _promised(promise: Promise) -> str:
@@ -188,9 +191,9 @@ _ENDS = Row(
             "cancellation does not reach the engine.",
             "cps",
             (
-                Query(f"{_SEEN} - {_WASTED}", "delivered"),
-                Query(_WASTED, "wasted"),
-                Query(f"clamp_min({rate(foreign.LEAF_GENERATED)} - {_SEEN}, 0)", "orphaned"),
+                Query(f"{_SEEN} - {_LEFT}", "delivered"),
+                Query(f"{_LEFT} + {_PAST_STOP}", "wasted"),
+                Query(f"clamp_min({rate(foreign.LEAF_GENERATED)} - {_SEEN} - {_PAST_STOP}, 0)", "orphaned"),
             ),
             look="stacked",
         ),
@@ -212,12 +215,13 @@ _ENDS = Row(
         ),
         Panel(
             "Refused for want of room, of all asked",
-            "How many chats of those asked found no room. Above a few percent for long: more leaves, or fewer callers.",
+            "How many chats of those asked found no room; a sick backend is no want of it. Above a few percent for "
+            "long: more leaves, or fewer callers.",
             "percentunit",
             (
                 Query(
                     share(
-                        rate(vocabulary.ADMISSION_REFUSED, "model"),
+                        rate(vocabulary.ADMISSION_REFUSED, "model", where=('reason!~"breaker|not_ready"',)),
                         rate(vocabulary.REQUESTS, "model"),
                     ),
                     "{{model}}",

@@ -228,7 +228,7 @@ _TRACES = Row(
         ),
         Panel(
             "Trace log",
-            "What the trace log takes. It is bounded: flat at its bound is as it should be.",
+            "What the trace log takes. It is bounded: flat is as it should be, once it has filled.",
             "bytes",
             (Query(now(vocabulary.TRACE_LOG_BYTES, "place"), "{{place}}"),),
             width=12,
