@@ -10,8 +10,8 @@ __all__ = ["ALERTS", "RECORDINGS"]
 _MODEL = ("model",)
 
 _leaf_loads = f"sum by (model, leaf) (avg_over_time({selected(vocabulary.LEAF_IN_FLIGHT)}[5m]))"
-_leaf_imbalance = imbalance("zooserve:leaf_load:imbalance5m", _leaf_loads, _MODEL)
-_leaf_load = Recording("zooserve:leaf_load:mean5m", f"avg by (model) ({_leaf_loads})", _MODEL)
+_leaf_imbalance = imbalance("zooserve:leaf_load:imbalance5m", _leaf_loads, _MODEL, "leaf")
+_leaf_load = Recording("zooserve:leaf_load:mean5m", _leaf_loads, (*_MODEL, "leaf"))
 _leaf_kv = filled(
     "zooserve:leaf_kv:ratio",
     selected(foreign.LEAF_KV_BLOCKS, (among("kv_cache_block_type", "used"),)),
@@ -39,12 +39,12 @@ RECORDINGS = (_leaf_imbalance, _leaf_load, _leaf_kv, _chat_budget, _chat_waiting
 ALERTS = (
     Alert(
         "ZooserveLeavesUneven",
-        (Condition(_leaf_imbalance.where(), ">", 1.5), Condition(_leaf_load.where(), ">", 1)),
+        (Condition(_leaf_imbalance.where(), ">", 1.5), Condition(_leaf_load.where(), ">", 2)),
         "10m",
         "ticket",
         "chat",
         "chat",
-        'One leaf of {{ $labels.model }} has {{ $value | printf "%.3g" }} times its share of the generations',
+        '{{ $labels.leaf }} has {{ $value | printf "%.3g" }} times its share of the generations of {{ $labels.model }}',
         "Several leaves serve this model, and generations gather on one of them.",
     ),
     Alert(

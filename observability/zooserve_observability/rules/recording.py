@@ -23,10 +23,11 @@ def beyond_habit(record: str, family: Family, by: By) -> Recording:
     return Recording(record, f"{summed(family, '5m', by)}\n- 3 *\n{summed(family, '6h', by)}", by)
 
 
-def imbalance(record: str, loads: str, by: By) -> Recording:
-    """How many times its fair share the busiest of several carries: 1 where all carry the same."""
+def imbalance(record: str, loads: str, by: By, member: str) -> Recording:
+    """How many times its fair share each of several carries: 1 where all carry the same."""
     over = ", ".join(by)
-    return Recording(record, f"max by ({over}) ({loads})\n/\n(avg by ({over}) ({loads}) > 0)", by)
+    mean = f"(avg by ({over}) ({loads}) > 0)"
+    return Recording(record, f"{loads}\n/ on ({over}) group_left ()\n{mean}", (*by, member))
 
 
 def filled(record: str, used: str, room: str, by: By, *tags: tuple[str, str]) -> Recording:

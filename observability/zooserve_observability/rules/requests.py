@@ -20,7 +20,7 @@ _refused_ratio = Recording(
     _BY,
 )
 _retries_denied = rate(
-    "zooserve:retries_denied:rate5m", vocabulary.RETRIES, "5m", ("endpoint",), (among("outcome", "denied"),)
+    "zooserve:retries_denied:rate5m", vocabulary.RETRIES, "5m", ("instance", "endpoint"), (among("outcome", "denied"),)
 )
 _mismatches = increase(
     "zooserve:space_mismatches:increase15m", vocabulary.SPACE_MISMATCHES, "15m", ("model", "version")
@@ -66,7 +66,7 @@ ALERTS = (
         "ticket",
         "router",
         "overview",
-        '{{ $value | printf "%.3g" }} retries a second to {{ $labels.endpoint }} are denied',
+        '{{ $value | printf "%.3g" }} retries a second to {{ $labels.endpoint }} are denied on {{ $labels.instance }}',
         "So much fails that the retry budget is used up: more tries would only add load.",
     ),
     Alert(

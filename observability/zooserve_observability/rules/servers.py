@@ -1,21 +1,25 @@
 """What everything else stands on: servers that stay up, stages that warm up, traces and scrapes that arrive, memory."""
 
 from zooserve_observability import foreign, vocabulary
-from zooserve_observability.rules.promql import TARGET, Value, among, selected, series
+from zooserve_observability.rules.promql import TARGET, Value, among, selected, selector, series
 from zooserve_observability.rules.recording import filled, increase, rate
-from zooserve_observability.rules.rule import Alert, Condition
+from zooserve_observability.rules.rule import Alert, Condition, Recording
+from zooserve_observability.scraping import JOBS
 
 __all__ = ["ALERTS", "RECORDINGS"]
 
-_restarts = increase("zooserve:server_restarts:increase30m", vocabulary.SERVER_RESTARTS, "30m", ("server",))
-_reloads = increase("zooserve:model_reloads:increase30m", vocabulary.MODEL_RELOADS, "30m", ("server", "triton_model"))
-_spans_dropped = rate("zooserve:spans_dropped:rate5m", vocabulary.SPANS_DROPPED, "5m", ("exporter", "reason"))
+_NODE = ("instance",)
+_restarts = increase("zooserve:server_restarts:increase30m", vocabulary.SERVER_RESTARTS, "30m", (*_NODE, "server"))
+_reloads = increase(
+    "zooserve:model_reloads:increase30m", vocabulary.MODEL_RELOADS, "30m", (*_NODE, "server", "triton_model")
+)
+_spans_dropped = rate("zooserve:spans_dropped:rate5m", vocabulary.SPANS_DROPPED, "5m", (*_NODE, "exporter", "reason"))
 _DISK = (among("place", "disk"),)
 _trace_log = filled(
     "zooserve:trace_log:ratio",
     selected(vocabulary.TRACE_LOG_BYTES, _DISK),
     selected(vocabulary.TRACE_LOG_MAX_BYTES, _DISK),
-    ("instance",),
+    _NODE,
 )
 _gpu_memory = filled(
     "zooserve:gpu_memory:ratio",
@@ -25,21 +29,37 @@ _gpu_memory = filled(
     ("requires", "gpu"),
 )
 
-RECORDINGS = (_restarts, _reloads, _spans_dropped, _trace_log, _gpu_memory)
+_UP = Value(selector("up", (among("job", *JOBS, "qdrant", "vllm"),), TARGET), frozenset(TARGET))
+"""Prometheus' own: 1 where the last scrape succeeded. Of our jobs: others may be scraped beside them."""
+# A part that service discovery finds no more has no `up`; that it had one lately is remembered.
+_answering = Recording(
+    "zooserve:job:up",
+    f"sum by (job) ({_UP.text})\nor\n0 * count by (job) (count_over_time({_UP.text}[6h]))",
+    ("job",),
+)
 
-_UP = Value("up", frozenset(TARGET))
-"""Prometheus' own: 1 where the last scrape succeeded."""
+RECORDINGS = (_restarts, _reloads, _spans_dropped, _trace_log, _gpu_memory, _answering)
 
 ALERTS = (
     Alert(
         "ZooserveScrapeTargetDown",
         (Condition(_UP, "<", 1),),
         "5m",
-        "page",
+        "ticket",
         "scrape",
         "overview",
         "{{ $labels.job }} at {{ $labels.instance }} cannot be scraped",
         "It is down or hangs, and every alert that looks at its series is blind.",
+    ),
+    Alert(
+        "ZooserveJobGone",
+        (Condition(_answering.where(), "<", 1),),
+        "5m",
+        "page",
+        "scrape",
+        "overview",
+        "No {{ $labels.job }} can be scraped any more",
+        "All of them are down, hang, or are found no more: whoever needs one fails, and alerts on it are blind.",
     ),
     Alert(
         "ZooserveServerRestartsOften",
@@ -48,7 +68,8 @@ ALERTS = (
         "ticket",
         "supervisor",
         "overview",
-        '{{ $labels.server }} was started again {{ $value | printf "%.0f" }} times within 30 minutes',
+        '{{ $labels.server }} was started again {{ $value | printf "%.0f" }} times within 30 minutes, says '
+        "{{ $labels.instance }}",
         "The supervisor keeps finding it dead or hung; requests fail meanwhile.",
     ),
     Alert(
@@ -58,7 +79,8 @@ ALERTS = (
         "ticket",
         "supervisor",
         "zoo",
-        '{{ $labels.triton_model }} was loaded again {{ $value | printf "%.0f" }} times within 30 minutes',
+        '{{ $labels.triton_model }} was loaded again {{ $value | printf "%.0f" }} times within 30 minutes, says '
+        "{{ $labels.instance }}",
         "Its stub keeps dying or failing the supervisor's probes.",
     ),
     Alert(
@@ -78,7 +100,8 @@ ALERTS = (
         "ticket",
         "traces",
         "overview",
-        '{{ $value | printf "%.3g" }} spans a second are lost in {{ $labels.exporter }}: {{ $labels.reason }}',
+        '{{ $value | printf "%.3g" }} spans a second are lost in {{ $labels.exporter }}: {{ $labels.reason }}, says '
+        "{{ $labels.instance }}",
         "Traces are incomplete. Requests are not affected.",
     ),
     # A full log forgets the least worthy traces at about 90% of its file: beyond that it no longer makes room.

@@ -27,20 +27,22 @@ _triton_failures_rise = beyond_habit("zooserve:triton_failures:rise5m", foreign.
 _BY_STAGE = ("model", "stage", "reason")
 _stage_failures = rate("zooserve:stage_failures:rate5m", vocabulary.STAGE_FAILURES, "5m", _BY_STAGE)
 _stage_failures_rise = beyond_habit("zooserve:stage_failures:rise5m", vocabulary.STAGE_FAILURES, _BY_STAGE)
-_runs = rate("zooserve:server_runs:rate5m", foreign.EXECUTIONS, "5m", _STAGE, (_ZOO,))
-_server_imbalance = imbalance(
-    "zooserve:server_runs:imbalance5m", summed(foreign.EXECUTIONS, "5m", (*_STAGE, "instance"), (_ZOO,)), _STAGE
-)
 _ON_SERVER = (*_STAGE, "instance")
-_instance_imbalance = imbalance(
-    "zooserve:instance_runs:imbalance5m",
-    summed(foreign.INSTANCE_RUNS, "5m", (*_ON_SERVER, "model_instance")),
-    _ON_SERVER,
-)
+_runs = rate("zooserve:server_runs:rate5m", foreign.EXECUTIONS, "5m", _ON_SERVER, (_ZOO,))
+_server_imbalance = imbalance("zooserve:server_runs:imbalance5m", _runs.expr, _STAGE, "instance")
+_BY_INSTANCE = (*_ON_SERVER, "model_instance")
+_instance_runs = summed(foreign.INSTANCE_RUNS, "5m", _BY_INSTANCE)
+_instance_imbalance = imbalance("zooserve:instance_runs:imbalance5m", _instance_runs, _ON_SERVER, "model_instance")
 _pending = Recording(
     "zooserve:stage_pending:mean5m",
     f"sum by ({', '.join(_ON_SERVER)}) (avg_over_time({selected(foreign.PENDING, (_ZOO,))}[5m]))",
     _ON_SERVER,
+)
+# The queue is the stage's: each of its instances stands before the same.
+_instance_pending = Recording(
+    "zooserve:instance_pending:mean5m",
+    f"0 * {_instance_runs}\n+ on ({', '.join(_ON_SERVER)}) group_left ()\n{_pending.expr}",
+    _BY_INSTANCE,
 )
 
 RECORDINGS = (
@@ -55,6 +57,7 @@ RECORDINGS = (
     _server_imbalance,
     _instance_imbalance,
     _pending,
+    _instance_pending,
 )
 
 ALERTS = (
@@ -110,18 +113,18 @@ ALERTS = (
         "ticket",
         "zoo",
         "capacity",
-        'One server runs {{ $labels.model }} {{ $value | printf "%.3g" }} times as often as its share',
+        '{{ $labels.instance }} runs {{ $labels.model }} {{ $value | printf "%.3g" }} times as often as its share',
         "Several servers have this model, and the load is not spread over them.",
     ),
     # One request at a time may well go to the same instance: uneven is a fault only where others wait meanwhile.
     Alert(
         "ZooserveInstancesUneven",
-        (Condition(_instance_imbalance.where(), ">", 1.5), Condition(_pending.where(), ">", 1)),
+        (Condition(_instance_imbalance.where(), ">", 1.5), Condition(_instance_pending.where(), ">", 1)),
         "15m",
         "ticket",
         "zoo",
         "zoo",
-        'One instance of {{ $labels.model }} runs {{ $value | printf "%.3g" }} times as often as its share',
+        '{{ $labels.model_instance }} on {{ $labels.instance }} runs {{ $value | printf "%.3g" }} times its share',
         "Requests wait for this stage while another of its instances has less to do.",
     ),
 )

@@ -26,7 +26,7 @@ PAGES = {
     "ZooserveFirstTokenBudgetBurnsFast",
     "ZooserveTokenPaceBudgetBurnsFast",
     "ZooserveModelNotReady",
-    "ZooserveScrapeTargetDown",
+    "ZooserveJobGone",
     "ZooserveCanaryFails",
 }
 AGREED = {
