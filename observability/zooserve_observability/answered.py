@@ -24,7 +24,8 @@ from zooserve_observability.dashboards.expressions import VARIABLES
 
 __all__ = ["Asked", "Fault", "Prometheus", "Span", "asked_by_dashboards", "asked_by_rules", "faults"]
 
-_WINDOW = "15s"
+_WINDOW = "1m"
+"""What `$__rate_interval` stands for unless told: four scrapes of those who scrape every 15 s, as Grafana has it."""
 _TIMEOUT_S = 30.0
 _REQUIRES = re.compile(r"^requires: (\w+)$", re.MULTILINE)
 _LABEL_VALUES = re.compile(r"label_values\((?P<series>.+), (?P<label>\w+)\)")
@@ -64,9 +65,10 @@ class Span:
     step_s: float = 2.0
 
 
-def asked_by_dashboards(folder: Path) -> list[Asked]:
-    """The expressions of every panel and every variable."""
-    return [asked for file in sorted(folder.glob("*.json")) for asked in _of_dashboard(json.loads(file.read_text()))]
+def asked_by_dashboards(folder: Path, window: str = _WINDOW) -> list[Asked]:
+    """The expressions of every panel and every variable, rates over this window."""
+    files = sorted(folder.glob("*.json"))
+    return [asked for file in files for asked in _of_dashboard(json.loads(file.read_text()), window)]
 
 
 def asked_by_rules(folder: Path) -> list[Asked]:
@@ -81,17 +83,17 @@ def asked_by_rules(folder: Path) -> list[Asked]:
     ]
 
 
-def _of_dashboard(dashboard: Mapping[str, Any]) -> Iterator[Asked]:
+def _of_dashboard(dashboard: Mapping[str, Any], window: str) -> Iterator[Asked]:
     title = dashboard["title"]
     for variable in dashboard["templating"]["list"]:
         query = variable["query"] if isinstance(variable["query"], str) else variable["query"]["query"]
         if values := _LABEL_VALUES.fullmatch(query):
-            listed = f"count by ({values['label']}) ({_filled(values['series'])})"
+            listed = f"count by ({values['label']}) ({_filled(values['series'], window)})"
             yield Asked(f"{title}, variable {variable['name']}", listed, may_be_constant=True)
     for panel in dashboard["panels"]:
         needs = _REQUIRES.search(panel.get("description") or "")
         for target in panel.get("targets") or ():
-            yield Asked(f"{title}, {panel['title']}", _filled(target["expr"]), needs[1] if needs else "")
+            yield Asked(f"{title}, {panel['title']}", _filled(target["expr"], window), needs[1] if needs else "")
 
 
 def _of_rule(rule: Mapping[str, Any]) -> Iterator[Asked]:
@@ -103,10 +105,10 @@ def _of_rule(rule: Mapping[str, Any]) -> Iterator[Asked]:
         yield Asked(f"alert {rule['alert']}", _THRESHOLD.sub("", condition), requires)
 
 
-def _filled(expression: str) -> str:
+def _filled(expression: str, window: str) -> str:
     """As Grafana sends it with everything chosen."""
     chosen = re.sub(rf"\$(?:{'|'.join(VARIABLES)})\b", ".*", expression)
-    return chosen.replace("$__rate_interval", _WINDOW)
+    return chosen.replace("$__rate_interval", window)
 
 
 class Prometheus:
@@ -162,13 +164,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="zooserve_observability.answered", description=__doc__.partition("\n")[0])
     parser.add_argument("prometheus", help="its base URL")
     parser.add_argument("--minutes", type=float, default=60.0, help="how far to look back (%(default)s)")
+    parser.add_argument("--window", default=_WINDOW, help="of rates: at least four scrapes (%(default)s)")
     parser.add_argument("--dashboards", type=Path, default=Path("observability/grafana/dashboards"))
     parser.add_argument("--rules", type=Path, default=Path("observability/prometheus/rules"))
     given = parser.parse_args()
-    asked = [*asked_by_dashboards(given.dashboards), *asked_by_rules(given.rules)]
+    everything = [*asked_by_dashboards(given.dashboards, given.window), *asked_by_rules(given.rules)]
+    asked = [each for each in everything if not each.requires]
     now = time.time()
     span = Span(now - given.minutes * 60, now, max(2.0, given.minutes / 5))
-    found = faults(Prometheus(given.prometheus), (each for each in asked if not each.requires), span)
+    found = faults(Prometheus(given.prometheus), asked, span)
     sys.stdout.write("".join(f"{fault}\n" for fault in found) + f"{len(found)} of {len(asked)} are at fault\n")
     return bool(found)
 

@@ -43,9 +43,9 @@ groups:
 
 def test_every_target_and_variable_of_a_dashboard_is_asked_with_everything_chosen(tmp_path: Path) -> None:
     (tmp_path / "zoo.json").write_text(json.dumps(DASHBOARD))
-    assert asked_by_dashboards(tmp_path) == [
+    assert asked_by_dashboards(tmp_path, window="20s") == [
         Asked("zoo, variable model", 'count by (model) (info{task="chat"})', may_be_constant=True),
-        Asked("zoo, rate", 'sum(rate(a_total{model=~".*"}[15s]))'),
+        Asked("zoo, rate", 'sum(rate(a_total{model=~".*"}[20s]))'),
         Asked("zoo, memory", "used", "gpu"),
         Asked("zoo, memory", "total", "gpu"),
     ]

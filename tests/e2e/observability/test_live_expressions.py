@@ -5,6 +5,7 @@ What needs a GPU, TensorRT-LLM or vLLM (`requires`) is asked of pages recorded e
 
 import itertools
 import json
+import math
 import os
 import shutil
 import signal
@@ -29,19 +30,25 @@ from zooserve.triton.installation import find_installation
 from zooserve.triton.server import Addresses, TritonServer
 from zooserve_cli.plan import own_backends
 from zooserve_observability.answered import Asked, Fault, Prometheus, Span, asked_by_dashboards, asked_by_rules, faults
+from zooserve_observability.dashboards.committed import Drawn, filled, read
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).parent
 ROOT = Path(__file__).parents[3]
+DASHBOARDS = ROOT / "observability" / "grafana" / "dashboards"
+WINDOW = "15s"
+"""Of rates: some scrapes of `quickly`."""
 ASKED = [
-    *asked_by_dashboards(ROOT / "observability" / "grafana" / "dashboards"),
+    *asked_by_dashboards(DASHBOARDS, WINDOW),
     *asked_by_rules(ROOT / "observability" / "prometheus" / "rules"),
 ]
 PAUSE_S = 6.0
 LATE_S = 3.0
 """More than the objective of a first token, 1.28 s."""
 """Longer than any objective allows, shorter than any patience."""
+LARGEST = {"percentunit": (-math.inf, 1.5), "s": (0.001, 300.0), "µs": (100.0, 300e6), "bytes": (100e3, 10e12)}
+"""Between which the largest value of a panel is to lie, by its unit: one unit taken for another is seen."""
 CONSTANT: dict[str, str] = {}
 """Expressions that do not change by nature, and why; as few as can be."""
 
@@ -306,6 +313,22 @@ def test_every_expression_has_data_that_varies_with_the_load(live: Live) -> None
     asked = [each for each in ASKED if not each.requires and each.expression not in CONSTANT]
     found = faults(live.prometheus, asked, live.span)
     assert not found, told(found)
+
+
+def largest(live: Live, drawn: Drawn) -> float:
+    """The largest number that a panel draws."""
+    answers = (live.prometheus.range(filled(target.expression, WINDOW), live.span) for target in drawn.targets)
+    values = (float(value) for answer in answers for series in answer for _, value in series["values"])
+    return max(filter(math.isfinite, values))
+
+
+def test_every_panel_has_values_of_the_size_that_its_unit_stands_for(live: Live) -> None:
+    panels = [each for each in read(DASHBOARDS) if each.unit in LARGEST and not each.requires]
+    found = {(each.dashboard, each.title, each.unit): largest(live, each) for each in panels}
+    assert {unit for _, _, unit in found} == set(LARGEST)
+    assert not {
+        panel: value for panel, value in found.items() if not LARGEST[panel[2]][0] <= value <= LARGEST[panel[2]][1]
+    }
 
 
 def test_what_is_called_constant_has_data_and_is_asked_for(live: Live) -> None:

@@ -25,7 +25,7 @@ RECORDED = ROOT / "tests" / "observability" / "expositions"
 PAGES = {name: (RECORDED / f"{name}.txt").read_text() for name in ("tensorrt_llm", "vllm", "qdrant")}
 H200 = [file.read_text() for file in sorted((RECORDED / "h200").glob("*.txt"))]
 ASKED = [
-    *asked_by_dashboards(ROOT / "observability" / "grafana" / "dashboards"),
+    *asked_by_dashboards(ROOT / "observability" / "grafana" / "dashboards", window="15s"),
     *asked_by_rules(ROOT / "observability" / "prometheus" / "rules"),
 ]
 CONSTANT = {"max by (gpu_uuid) (nv_gpu_memory_total_bytes{})": "the memory that a GPU has"}
