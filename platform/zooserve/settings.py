@@ -135,6 +135,8 @@ def _empty_or_address(endpoint: str) -> str:
         or not address.hostname
         or address.port == 0
         or not endpoint.isprintable()
+        or "?" in endpoint  # a path is added to it
+        or "#" in endpoint
     ):
         raise ValueError("write the collector's address as http://host:4318")
     return endpoint

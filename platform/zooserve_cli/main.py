@@ -4,6 +4,7 @@ import sys
 
 import typer
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from zooserve.catalogue import CatalogueError
 from zooserve.errors import ZooserveError
@@ -49,6 +50,8 @@ def run() -> None:
         fault = exc.errors(include_url=False)[0]
         where = "__".join(str(part).upper() for part in fault["loc"])
         _fail(f"The setting ZOOSERVE_{where} cannot be used: {fault['msg']}.")
+    except SettingsError as exc:  # it names the group
+        _fail(f"A group of settings in one variable must be JSON ({exc}). Set them one by one, as ZOOSERVE_ZOO__HOST.")
     except KeyboardInterrupt:
         sys.exit(130)
 

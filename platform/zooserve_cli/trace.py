@@ -94,6 +94,8 @@ class _Log:
             time.sleep(_POLL_S)
 
     def _known(self, name: str) -> tuple[Request | None, str]:
+        if not name.isprintable():  # no id is like that, and SQLite takes no half of a character
+            return None, ""
         if requests := self._read(lambda: self._reader.of_request(name)):
             return requests[0], requests[0].trace_id
         if not _TRACE_ID.fullmatch(name):

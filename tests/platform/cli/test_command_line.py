@@ -147,6 +147,13 @@ def test_a_nested_setting_that_cannot_be_used_is_named(zooserve: Zooserve) -> No
     assert "ZOOSERVE_ZOO__HTTP_PORT" in done.stderr
 
 
+def test_a_group_of_settings_that_is_no_json_is_named(zooserve: Zooserve) -> None:
+    done = zooserve("status", ZOOSERVE_TRACING="{bad")
+    assert done.returncode == 1
+    assert 'must be JSON (error parsing value for field "tracing"' in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_missing_catalogue_is_one_line(zooserve: Zooserve, tmp_path: Path) -> None:
     done = zooserve("models", ZOOSERVE_CATALOGUE=str(tmp_path / "none.yaml"))
     assert done.returncode == 1

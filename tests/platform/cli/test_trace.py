@@ -244,6 +244,15 @@ def test_an_unknown_id_says_what_ids_look_like_and_how_long_traces_are_kept(trac
     assert "forgotten first" in done.stderr
 
 
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"half \xc3", b"\x1b[2J"], ids=["no text", "half a character", "codes"])
+def test_an_id_that_is_no_text_is_as_unknown_as_any(trace: Trace, state: Path, name: bytes) -> None:
+    stored(state, chat())
+    done = trace(os.fsdecode(name))
+    assert done.returncode == 1
+    assert done.stderr.startswith("No request or trace ")
+    assert not CONTROL.search(done.stderr)
+
+
 @pytest.mark.parametrize("junk", [b"", b"hello", os.urandom(10_000)])
 def test_a_file_that_is_no_log_is_told_in_a_line(trace: Trace, state: Path, junk: bytes) -> None:
     state.mkdir()

@@ -142,7 +142,8 @@ async def test_headers_that_are_none_are_told_before_anything_starts(
 
 
 @pytest.mark.parametrize(
-    "address", ["localhost:4318", "ftp://host:4318", "http://", "http://host:99999", "http://[::1"]
+    "address",
+    ["localhost:4318", "ftp://host:4318", "http://", "http://host:99999", "http://[::1", "http://h?x=1", "http://h#x"],
 )
 def test_an_address_that_is_none_is_told(address: str) -> None:
     with pytest.raises(ValidationError):
