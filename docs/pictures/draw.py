@@ -343,10 +343,10 @@ def main() -> None:
     asked = parser.parse_args()
     with httpx.Client(base_url=asked.prometheus, timeout=60) as http:
         prometheus = Prometheus(http, asked.until - 60 * asked.minutes, asked.until, {})
-        for uid, panels in groupby(read(asked.folder), key=lambda panel: panel.dashboard):
+        for (uid, title), panels in groupby(read(asked.folder), key=lambda panel: (panel.dashboard, panel.page)):
             if not asked.dashboards or uid in asked.dashboards:
                 name = uid.removeprefix("zooserve-")
-                png = picture(list(panels), f"zooserve: {name}", prometheus.choosing(asked.folder, uid))
+                png = picture(list(panels), title, prometheus.choosing(asked.folder, uid))
                 (asked.into / f"{name}.png").write_bytes(png)
                 sys.stderr.write(f"{name}.png: {len(png) // 1000} kB\n")
 

@@ -43,6 +43,8 @@ class Drawn:
 
     dashboard: str
     """The dashboard's uid."""
+    page: str
+    """Its title."""
     row: str
     title: str
     kind: str
@@ -94,14 +96,15 @@ def _panels(document: dict[str, Any]) -> Iterator[Drawn]:
         if panel["type"] == "row":
             row = panel["title"]
         else:
-            yield _panel(document["uid"], row, panel)
+            yield _panel(document, row, panel)
 
 
-def _panel(dashboard: str, row: str, panel: dict[str, Any]) -> Drawn:
+def _panel(document: dict[str, Any], row: str, panel: dict[str, Any]) -> Drawn:
     field = panel["fieldConfig"]["defaults"]
     place = panel["gridPos"]
     return Drawn(
-        dashboard=dashboard,
+        dashboard=document["uid"],
+        page=document["title"],
         row=row,
         title=panel["title"],
         kind=panel["type"],
