@@ -66,6 +66,10 @@ _CHUNKS_AT_ONCE = 4
 class Zoo(Protocol):
     """What dispatch needs of the zoo's backend."""
 
+    @property
+    def is_mistrusted(self) -> bool:
+        """Whether its breaker is not closed, and lets one call at a time try."""
+
     async def infer(self, wanted: Inference) -> InferenceAnswer: ...
 
     async def relay(self, wanted: Relayed) -> RawAnswer: ...
@@ -202,7 +206,8 @@ class ZooDispatch:
         try:
             with self._minded(job.model, job.triton_model, context, vital=job.vital):
                 async with context.deadline.enforced():
-                    await _all_or_first_failure([work() for _ in job.chunks[:_CHUNKS_AT_ONCE]])
+                    at_once = 1 if self._zoo.is_mistrusted else _CHUNKS_AT_ONCE
+                    await _all_or_first_failure([work() for _ in job.chunks[:at_once]])
         finally:
             budget.give_back(unsent, unsent_chunks)
         return [answers[index] for index in range(len(job.chunks))]

@@ -100,6 +100,11 @@ class ZooBackend:
         self._ensembles = ensembles or {}
         self._traces = traces
 
+    @property
+    def is_mistrusted(self) -> bool:
+        """Whether its breaker is not closed."""
+        return not self._way.breaker.is_closed
+
     async def infer(self, wanted: Inference) -> InferenceAnswer:
         """Run one inference. Raises Overloaded, DeadlineExceeded, BackendUnavailable or BackendFailed.
 

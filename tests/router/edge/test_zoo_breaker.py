@@ -135,8 +135,10 @@ async def test_a_triton_that_is_down_is_left_alone_and_found_again_after_the_pau
     assert await bench.codes(1) == [BREAKER_OPEN]
     assert bench.triton.asked == 0
     bench.clock.now += 1
+    assert bench.zoo.is_mistrusted
     assert await bench.codes(2) == [None, None]
     assert bench.state == 0
+    assert not bench.zoo.is_mistrusted
 
 
 async def test_a_probe_finds_a_restarted_triton_within_the_pause_and_everybody_is_let_through(bench: Bench) -> None:

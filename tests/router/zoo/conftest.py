@@ -74,6 +74,7 @@ class FakeZoo:
     refused: bytes = b"refuse me"
     """An image or file that holds this is refused as a stage refuses it."""
     answer: RawAnswer = field(default_factory=lambda: RawAnswer(200, {"content-type": "application/json"}, b"{}"))
+    is_mistrusted: bool = False
     busy: int = 0
     most_busy: int = 0
 

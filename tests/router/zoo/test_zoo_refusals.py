@@ -69,6 +69,16 @@ async def test_a_request_in_many_chunks_is_one_refusal(router):
     assert refused(router, "bulk")["breaker"] == 1
 
 
+async def test_a_zoo_that_is_mistrusted_gets_one_chunk_of_a_request_at_a_time(router):
+    """Its breaker lets one call try: the others of the same request would be refused, and it with them."""
+    texts = [f"w{5 + number}" for number in range(200)]
+    assert (await router.embed(texts)).status_code == 200
+    assert router.zoo.most_busy > 1
+    router.zoo.most_busy, router.zoo.is_mistrusted = 0, True
+    assert (await router.embed(texts)).status_code == 200
+    assert router.zoo.most_busy == 1
+
+
 async def test_a_model_that_is_not_ready_counts_its_refusals(router):
     router.zoo.fault = BackendUnavailable("connection refused")
     assert (await router.embed("w5")).status_code == 503
