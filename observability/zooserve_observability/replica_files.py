@@ -19,6 +19,8 @@ from prometheus_client import CollectorRegistry, generate_latest, values
 from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
+from zooserve.processes.identity import find
+
 __all__ = ["make_room", "page"]
 
 _KINDS = ("counter", "histogram")
@@ -142,7 +144,7 @@ def _write_sum(files: Iterable[Path], target: Path) -> None:
 
 def _of_the_dead(files: Iterable[Path]) -> Iterator[Path]:
     for file in files:
-        if not file.stem.endswith(f"_{_PAST}") and not Path("/proc", str(_pid(file))).exists():
+        if not file.stem.endswith(f"_{_PAST}") and find(_pid(file)) is None:
             yield file
 
 

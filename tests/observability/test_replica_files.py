@@ -91,6 +91,16 @@ def test_a_living_processes_files_are_left_alone_and_count(tmp_path: Path, start
     assert b"zooserve_requests_in_flight 1" not in page
 
 
+def test_a_killed_process_that_nobody_has_collected_yet_is_dead(tmp_path: Path, start: Start) -> None:
+    killed = start(4, stays=True)
+    killed.kill()
+    os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and is a zombie
+    page = replica_files.page(tmp_path)
+    assert counted(page) == (4, 4, 4)
+    assert b"zooserve_requests_in_flight 1" not in page
+    killed.communicate()
+
+
 @pytest.mark.parametrize("step", range(6))
 def test_a_fold_that_is_killed_at_any_step_is_finished_by_the_next_reader(
     tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch, step: int
