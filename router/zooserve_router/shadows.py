@@ -27,6 +27,7 @@ Work = Callable[[Model, RequestContext], Awaitable[object]]
 _AT_ONCE = 8
 """In one replica. Each holds its request's texts, and a share of the bulk class's budget."""
 _LONGEST_S = 60.0
+"""However little its caller allowed: nobody waits for it, and the bulk class is not in a hurry."""
 _CALLER = "shadow"
 
 _log = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ def _of_its_own(context: RequestContext) -> RequestContext:
     """The same request's id in a context of its own: its time, its record, and no part in its trace."""
     return RequestContext(
         request_id=context.request_id,
-        deadline=Deadline.after(min(context.budget_s, _LONGEST_S)),
+        deadline=Deadline.after(_LONGEST_S),
         slo_class="bulk",
         caller=_CALLER,
     )

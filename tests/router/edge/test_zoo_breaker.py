@@ -203,7 +203,7 @@ async def test_a_triton_that_never_answers_is_left_alone(bench: Bench) -> None:
 async def test_a_model_that_hangs_takes_no_other_with_it(bench: Bench) -> None:
     bench.triton.hangs = b"/models/hanging/"
     await bench.triton.up()
-    hanging = [asyncio.create_task(bench.ask("hanging", timeout_s=1.0)) for _ in range(10)]
+    hanging = [asyncio.create_task(bench.ask("hanging", timeout_s=2.0)) for _ in range(10)]
     while bench.triton.asked < len(hanging):  # noqa: ASYNC110 (the server's turn)
         await asyncio.sleep(0)
     assert await bench.codes(1) == [None]

@@ -80,6 +80,18 @@ async def test_a_shadow_that_hangs_holds_nobody_up(router):
     assert router.taken_tokens == 0
 
 
+async def test_a_shadow_has_more_time_than_a_caller_in_a_hurry(router):
+    """Else a shadow that is slower than callers wait would be found hanging, proven again, and found hanging."""
+    router.zoo.held["rerank_trees"] = asyncio.Event()
+    for _ in range(3):
+        await ranking(router, **{"x-request-timeout-ms": "1500"})
+    await until(lambda: asked(router, "rerank_trees") == 3)
+    of_shadow = [wanted for wanted in router.zoo.asked if wanted.model == "rerank_trees"]
+    assert all(wanted.timeout_s > 30 for wanted in of_shadow)
+    router.zoo.held["rerank_trees"].set()
+    await until(lambda: router.counted(COUNTED, **OF_SHADOW, outcome="ok") == 3)
+
+
 async def test_a_caller_who_leaves_afterwards_does_not_end_the_shadow(router):
     router.zoo.held["rerank_trees"] = asyncio.Event()
     caller = asyncio.create_task(ranking(router))
