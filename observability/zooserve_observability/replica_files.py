@@ -27,7 +27,7 @@ _KINDS = ("counter", "histogram")
 _PAST = "past"
 """Stands where other files have the pid: of all processes that are gone."""
 _NAMES = "names"
-_BYTES = {"counter": 2**18, "histogram": 2**20, "gauge": 2**16}
+_BYTES = {"counter": 2**19, "histogram": 2**20, "gauge": 2**16}
 """Of a process's file of each kind: more than twice what the whole catalogue takes."""
 _HEAD_BYTES, _MOST_BESIDE_KEY_BYTES = 8, 28
 """Of prometheus_client's files: what stands before all, and what with each key."""
