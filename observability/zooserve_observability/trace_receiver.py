@@ -32,15 +32,16 @@ _QUERY_CHARACTERS = 1024
 _BODY_BYTES = 8 * 2**20
 """Also of what a compressed one holds. An exporter sends 512 spans at a time, of 600 bytes each; 12 kB with content."""
 _BODIES_BYTES = 64 * 2**20
-"""Of all that are being read."""
+"""Of all that are being read, and of all answers that wait for their readers."""
 _JSON = "application/json"
 _PROTOBUF = "application/x-protobuf"
 _GZIP = 31
 _CONNECTIONS = 256
 """A router asks for 8 requests at once, and keeps the connections."""
-_LONGEST_WAIT_MS = 5000.0
+_LONGEST_WAIT_MS = 5000
 _IDLE_S = 120.0
 _BODY_S = 10.0
+"""Also for an answer to be read."""
 
 
 class _Refused(Exception):
@@ -58,7 +59,8 @@ class TraceReceiver:
         self._log = log
         self._host = host
         self._port = port
-        self._body_bytes = 0
+        self.bytes_in_hand = 0
+        """Of exports that are worked on, and of answers that are not read yet."""
         self._reading = asyncio.Semaphore(1)
 
     @asynccontextmanager
@@ -90,8 +92,10 @@ class TraceReceiver:
         try:
             while await self._exchange(reader, writer):
                 pass
-        except (ConnectionError, asyncio.IncompleteReadError, TimeoutError):
+        except (ConnectionError, asyncio.IncompleteReadError):
             pass  # whoever exports or asks may leave at any time
+        except TimeoutError:
+            writer.transport.abort()  # an answer that nobody reads would be kept for as long as they stay
         except (_Refused, asyncio.LimitOverrunError) as refusal:
             status = refusal.status if isinstance(refusal, _Refused) else HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             writer.write(_answer(status, _JSON, b"{}", "connection: close\r\n"))
@@ -108,21 +112,22 @@ class TraceReceiver:
                 async with asyncio.timeout(_BODY_S):
                     body = await reader.readexactly(length)
                 answer = await self._respond(method, target, headers, body)
-        writer.write(answer)
-        async with asyncio.timeout(_IDLE_S):
-            await writer.drain()
+        with self._room(len(answer)):
+            writer.write(answer)
+            async with asyncio.timeout(_BODY_S):
+                await writer.drain()
         return headers.get("connection", "").lower() != "close"
 
     @contextmanager
     def _room(self, length: int) -> Iterator[int]:
-        """Room for a body, as long as it is worked on."""
-        if self._body_bytes + length > _BODIES_BYTES:
+        """Room for a body as long as it is worked on, or for an answer until it is read."""
+        if self.bytes_in_hand + length > _BODIES_BYTES:
             raise _Refused(HTTPStatus.SERVICE_UNAVAILABLE)
-        self._body_bytes += length
+        self.bytes_in_hand += length
         try:
             yield length
         finally:
-            self._body_bytes -= length
+            self.bytes_in_hand -= length
 
     async def _respond(self, method: str, target: str, headers: dict[str, str], body: bytes) -> bytes:
         path, _, asked = target.partition("?")
@@ -155,7 +160,7 @@ class TraceReceiver:
         try:
             since_ns = int(query.get("since_ns", 0))
             if "below" in query:
-                within_s = min(float(query.get("within_ms", 0)), _LONGEST_WAIT_MS) / 1000
+                within_s = min(int(query.get("within_ms", 0)), _LONGEST_WAIT_MS) / 1000
                 spans = await self._log.spans_below(trace_id, query["below"], query.get("name", ""), within_s, since_ns)
             else:
                 spans = self._log.spans(trace_id, since_ns)

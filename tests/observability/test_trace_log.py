@@ -1,7 +1,9 @@
 """The log of traces: what it finds, what it waits for, what it forgets."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -82,6 +84,35 @@ async def test_many_small_traces_are_bounded_too() -> None:
     for number in range(20):
         log.add(export(span("embed", "1", trace_id=f"{number:032x}")))
     assert len(log) == 5
+
+
+async def test_of_a_trace_that_is_larger_than_an_answer_the_newest_is_told() -> None:
+    log = TraceLog(10**8)
+    for number in range(40):
+        log.add(export(*[replace(span("embed", "1"), span_id=f"{number * 1000 + own:016x}") for own in range(1000)]))
+    told = log.spans(TRACE)
+    assert 1000 <= len(told) < 40_000
+    assert [int(found.span_id, 16) for found in told] == list(range(40_000))[-len(told) :]
+
+
+async def test_an_answer_that_nobody_reads_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zooserve_observability.trace_receiver._BODY_S", 0.05)
+    log = TraceLog(10**8)
+    for number in range(20):
+        log.add(export(*[replace(span("embed", "1"), span_id=f"{number * 1000 + own:016x}") for own in range(1000)]))
+    port = reserved_ports(1)[0]
+    receiver = TraceReceiver(log, "127.0.0.1", port)
+    async with receiver.serving():
+        with socket.create_connection(("127.0.0.1", port)) as sleeper:
+            sleeper.settimeout(30)
+            sleeper.sendall(f"GET /v1/traces/{TRACE} HTTP/1.1\r\n\r\n".encode() * 10)  # more than a socket has room for
+            async with asyncio.timeout(30):
+                while not receiver.bytes_in_hand:  # noqa: ASYNC110 (a socket's turn)
+                    await asyncio.sleep(0.001)
+                while receiver.bytes_in_hand:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            told = await asyncio.to_thread(lambda: b"".join(iter(lambda: sleeper.recv(2**16), b"")))
+            assert not told.endswith(write_spans(log.spans(TRACE), "zooserve")[-1000:])
 
 
 async def test_an_export_larger_than_the_bound_is_not_kept() -> None:
@@ -165,6 +196,7 @@ async def test_a_trace_goes_in_and_comes_out(http: httpx.AsyncClient) -> None:
         ("POST", "/v1/metrics", b"{}", JSON, 404),
         ("GET", "/v1/traces/../etc", b"", {}, 404),
         ("GET", f"/v1/traces/{TRACE}?below=1&within_ms=soon", b"", {}, 400),
+        ("GET", f"/v1/traces/{TRACE}?below=1&within_ms=nan", b"", {}, 400),
         ("GET", f"/v1/traces/{TRACE}?since_ns=then", b"", {}, 400),
     ],
 )

@@ -10,6 +10,9 @@ from zooserve_observability.trace_log.portions import Portion, portions_of, unpa
 
 __all__ = ["TraceLog"]
 
+_TOLD_BYTES = 2 * 2**20
+"""Of one trace, the newest first: a caller may put all of its requests under one trace id."""
+
 
 class TraceLog:
     """Keeps portions of at most `max_bytes` together, and of `max_traces` traces.
@@ -60,7 +63,7 @@ class TraceLog:
         self._grown = asyncio.Event()
 
     def spans(self, trace_id: str, since_ns: int = 0) -> list[Span]:
-        """What came of a trace since then."""
+        """What came of a trace since then, or the newest of a very large one."""
         return _read(self._portions_of(trace_id, since_ns))
 
     async def spans_below(
@@ -90,7 +93,14 @@ class TraceLog:
         return found
 
     def _portions_of(self, trace_id: str, since_ns: int) -> list[Portion]:
-        return [portion for portion in self._by_trace.get(trace_id, ()) if portion.received_ns >= since_ns]
+        found: list[Portion] = []
+        size = 0
+        for portion in reversed(self._by_trace.get(trace_id, ())):
+            size += len(portion.body)
+            if portion.received_ns < since_ns or (found and size > _TOLD_BYTES):
+                break
+            found.append(portion)
+        return found[::-1]
 
     def _drop_oldest(self) -> None:
         portion = self._portions.popleft()
