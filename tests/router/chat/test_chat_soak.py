@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace import Span
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from prometheus_client.parser import text_string_to_metric_families
 
 from zooserve.errors import BackendFailed, DeadlineExceeded, Overloaded
@@ -85,6 +87,8 @@ async def test_hundreds_of_chats_that_end_in_every_way_add_up(edge, monkeypatch,
     chance = random.Random(seed)
     leaf = MoodyLeaf(chance)
     monkeypatch.setattr(edge.leaf, "generate", leaf.generate)
+    begun: list[Span] = []
+    monkeypatch.setattr(SimpleSpanProcessor, "on_start", lambda self, span, parent_context=None: begun.append(span))
     edge.queue.most_waiting = AT_ONCE // 2
     gate = asyncio.Semaphore(AT_ONCE)
     clients: list[Client] = []
@@ -111,6 +115,20 @@ async def test_hundreds_of_chats_that_end_in_every_way_add_up(edge, monkeypatch,
         counts["zooserve_requests_total", "ok"] >= sum(client.whole and client.status == 200 for client in clients) / 2
     )
     assert counts["zooserve_requests_total", "DeadlineExceeded"] >= sum(client.status == 504 for client in clients)
+    assert_spans_ended(edge, begun, len(clients))
+
+
+def assert_spans_ended(edge: Any, begun: list[Span], requests: int) -> None:
+    """Every span that was begun has ended, once, within its request; each request has one of the whole of it."""
+    assert [span.name for span in begun if span.end_time is None] == []
+    ids = [span.context.span_id for span in edge.spans]
+    assert len(ids) == len(set(ids)) == len(begun)
+    wholes = {span.context.trace_id: span for span in edge.spans if span.parent is None}
+    assert len(wholes) == requests
+    for span in edge.spans:
+        whole = wholes[span.context.trace_id]
+        assert whole.name == "zooserve.request"
+        assert whole.start_time <= span.start_time <= span.end_time <= whole.end_time, span.name
 
 
 def counted(edge: Any) -> Counter[Any]:
