@@ -72,6 +72,11 @@ _log = logging.getLogger(__name__)
 _UNKNOWN: Mapping[str, str] = MappingProxyType({})
 # The supervisor gives the whole router about as long.
 _DRAIN_S = 5.0
+_TRIED_S = 10.0
+"""A replica that takes another's place gets requests once its app has started: by then its models should be ready.
+
+A zoo that is not there yet is found missing at once, so that a platform's start waits for nothing here.
+"""
 _NO_TELEMETRY: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -270,6 +275,7 @@ def _budgets(bounds: RouterSettings) -> Mapping[SloClass, Budget]:
 async def _in_background(readiness: Readiness) -> AsyncIterator[None]:
     watch = asyncio.create_task(readiness.watch())
     try:
+        await readiness.tried(_TRIED_S)
         yield
     finally:
         watch.cancel()

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 from zooserve.catalogue import Model
@@ -39,6 +40,8 @@ class Readiness:
         self._faults = dict.fromkeys(self._models, "its first inferences are still running")
         self._doubted = {name: asyncio.Event() for name in self._models}
         self._unanswered: Counter[str] = Counter()
+        self._untried = set(self._models)
+        self._tried = asyncio.Event()
         self.changed: Callable[[Model, bool], None] | None = None
         """Told of a model when it becomes ready, and when it no longer is."""
         for doubted in self._doubted.values():
@@ -89,6 +92,12 @@ class Readiness:
         """`triton_model` answered a request, in time or not: it does not hang."""
         self._unanswered.pop(triton_model, None)
 
+    async def tried(self, within_s: float) -> None:
+        """Wait until every model was probed once, whatever came of it, or for that long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._tried.wait()
+
     async def watch(self) -> None:
         """Probe every model until it works, and again whenever it is doubted. Runs until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -104,8 +113,15 @@ class Readiness:
     async def _prove(self, name: str) -> None:
         attempt = 0
         while not await self._works(name):
+            self._note_tried(name)
             await asyncio.sleep(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)])
             attempt += 1
+        self._note_tried(name)
+
+    def _note_tried(self, name: str) -> None:
+        self._untried.discard(name)
+        if not self._untried:
+            self._tried.set()
 
     async def _works(self, name: str) -> bool:
         try:

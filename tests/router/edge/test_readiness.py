@@ -116,3 +116,36 @@ def test_every_bucket_of_every_class_and_encoder_is_asked(catalogue):
         "embed_bulk_encoder": 5,
     }
     assert [length for model, length in asked if model == "embed_encoder"] == [16, 32, 64, 128, 256]
+
+
+async def test_a_start_waits_until_every_model_was_tried_whatever_came_of_it(catalogue):
+    first = asyncio.Event()
+
+    async def works() -> None:
+        await first.wait()
+
+    async def fails() -> None:
+        raise BackendUnavailable("no such model")
+
+    readiness = Readiness(catalogue, {model.name: works for model in catalogue} | {"rerank": fails})
+    watch = asyncio.create_task(readiness.watch())
+    started = asyncio.create_task(readiness.tried(within_s=30))
+    await turns()
+    assert not started.done()
+    first.set()
+    await started
+    assert readiness.ready
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+
+
+async def test_a_start_does_not_wait_for_ever_for_a_model_that_hangs(catalogue):
+    async def hangs() -> None:
+        await asyncio.Event().wait()
+
+    readiness = Readiness(catalogue, {model.name: hangs for model in catalogue})
+    watch = asyncio.create_task(readiness.watch())
+    await readiness.tried(within_s=0.05)
+    assert not readiness.ready
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
