@@ -123,9 +123,14 @@ class RequestContext:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the block's duration to the phase of this name, and make it a span of the request's trace."""
-        with self.record.phase(name), self.trace.span(name):
+        """Add the block's duration to the phase of this name, and make it a span of the request's trace.
+
+        The span bears the model that is known by its end.
+        """
+        with self.record.phase(name), self.trace.span(name) as span:
             yield
+            if (model := self.record.model) is not None:
+                span.set_attributes({"zooserve.model": model.name, "zooserve.model_version": str(model.version)})
 
     @property
     def budget_s(self) -> float:

@@ -58,6 +58,14 @@ async def test_the_route_and_the_end_are_told_in_words_of_our_own(traced, path, 
     assert root.status.is_ok, "what a caller asks wrongly is no error of this span"
 
 
+async def test_every_span_of_a_request_bears_its_model_and_version(traced):
+    await traced.http.post("/v1/embeddings", json={"model": "embed", "input": "w5"})
+    spans = traced.exporter.get_finished_spans()
+    assert "parse" in {span.name for span in spans}
+    for span in spans:
+        assert (span.attributes["zooserve.model"], span.attributes["zooserve.model_version"]) == ("embed", "1")
+
+
 async def test_a_method_that_a_client_made_up_is_other(traced):
     await traced.http.request("S3CRET", "/v1/embeddings")
     assert traced.root().attributes["http.request.method"] == "other"
