@@ -47,8 +47,9 @@ _TALKATIVE = ("opentelemetry.trace.span", "opentelemetry.trace.propagation.trace
 class Tracing:
     """Makes the traces of one process."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Tracer, *, keeps_content: bool = False) -> None:
         self._tracer = tracer
+        self._keeps_content = keeps_content
         self._propagator = TraceContextTextMapPropagator()
         for name in _TALKATIVE:
             logging.getLogger(name).setLevel(logging.ERROR)
@@ -65,7 +66,7 @@ class Tracing:
             shutdown_on_exit=False,
         )
         provider.add_span_processor(processor)
-        return cls(provider.get_tracer("zooserve"))
+        return cls(provider.get_tracer("zooserve"), keeps_content=settings.content)
 
     @classmethod
     def off(cls) -> "Tracing":
@@ -77,15 +78,17 @@ class Tracing:
         carrier = {name: headers[name] for name in _READ if name in headers}
         above = self._propagator.extract(carrier, Context())
         root = self._tracer.start_span("zooserve.request", above, SpanKind.SERVER, attributes)
-        return RequestTrace(self._tracer, root)
+        return RequestTrace(self._tracer, root, keeps_content=self._keeps_content)
 
 
 class RequestTrace:
     """The spans of one request, below one root that stands for the whole of it."""
 
-    def __init__(self, tracer: Tracer, root: Span) -> None:
+    def __init__(self, tracer: Tracer, root: Span, *, keeps_content: bool = False) -> None:
         self._tracer = tracer
         self.root = root
+        self.keeps_content = keeps_content and root.is_recording()
+        """Whether its spans may hold what its caller sent and got."""
 
     @property
     def is_recorded(self) -> bool:

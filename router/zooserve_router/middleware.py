@@ -155,7 +155,7 @@ class Edge:
                 duration_s = time.perf_counter() - began
                 self._count(record, duration_s)
                 if trace.is_recorded:
-                    _describe(trace.root, scope, key_id, answer)
+                    _describe(trace, scope, key_id, answer)
                     trace.root.end()
                 self._log(scope, answer, trace, key_id, duration_s)
 
@@ -256,9 +256,9 @@ def _replayed(body: bytes, left: asyncio.Event) -> Receive:
     return receive
 
 
-def _describe(span: Span, scope: Scope, key_id: str, answer: Answer) -> None:
+def _describe(trace: RequestTrace, scope: Scope, key_id: str, answer: Answer) -> None:
     """What the whole request was and what became of it. Of the caller's own words only the request's id."""
-    record = answer.record
+    span, record = trace.root, answer.record
     model, version, slo_class = _labels(record)
     span.set_attributes(
         {
@@ -279,18 +279,21 @@ def _describe(span: Span, scope: Scope, key_id: str, answer: Answer) -> None:
     if "first_token" in record.phases_s:
         span.set_attribute("zooserve.time_to_first_token_s", record.phases_s["first_token"])
     if record.error is not None:
-        _describe_error(span, record.error)
+        # Its message may quote the caller.
+        _describe_error(span, record.error, record.error.message if trace.keeps_content else "")
 
 
-def _describe_error(span: Span, error: ServingError) -> None:
+def _describe_error(span: Span, error: ServingError, message: str) -> None:
     if reason := reason_of(error):
         span.set_attribute("zooserve.error_code", reason)
     if error.failed is not None:
         stage_failed(span, error.failed)
     if status_of(error) >= 500:  # a refusal is the caller's error, not this span's
-        failed(span, type(error).__name__)
-    else:
-        span.set_attribute("error.type", type(error).__name__)
+        failed(span, type(error).__name__, message)
+        return
+    span.set_attribute("error.type", type(error).__name__)
+    if message:
+        span.set_attribute("error.message", message)
 
 
 def _labels(record: Record) -> tuple[str, str, str]:

@@ -8,6 +8,7 @@ broken off has no figures of the engine; its spans are what the router saw. `zoo
 Names and attributes of the whole are those of OpenTelemetry's conventions for generative AI, as far as there are any.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +17,7 @@ from opentelemetry.trace import Span, SpanKind
 from zooserve_observability.tracing import Attributes, failed, traceparent, wall_clock
 from zooserve_router.chat.account import Account
 from zooserve_router.chat.ask import Ask
-from zooserve_router.chat.generation import Work
+from zooserve_router.chat.generation import Generation, Work
 from zooserve_router.chat.run import Choice
 from zooserve_router.context import RequestContext
 
@@ -62,6 +63,8 @@ def end_spans(account: Account) -> None:
         if choice.call in account.run.sent_at:
             _add_phases(parts, index, choice, account.run.sent_at[choice.call], closed_at)
     account.span.set_attributes(_attributes(account))
+    if account.context.trace.keeps_content:
+        account.span.set_attributes(_content(account))
     if isinstance(account.end, Exception):  # that a caller left is no error
         failed(account.span, type(account.end).__name__)
     account.span.end(parts.wall_ns(closed_at))
@@ -105,6 +108,19 @@ def _attributes(account: Account) -> Attributes:
         "zooserve.outcome": _outcome(account),
     }
     return attributes if account.reason is None else {**attributes, "zooserve.broken_off_by": account.reason}
+
+
+def _content(account: Account) -> Attributes:
+    """What was asked and what was answered, as far as it came."""
+    prompts = dict.fromkeys(_prompt(call.work) for call in account.ask.calls)
+    return {
+        "zooserve.prompts": list(prompts),
+        "zooserve.answers": ["".join(choice.said) for choice in account.run.choices],
+    }
+
+
+def _prompt(work: Work) -> str:
+    return work.prompt if isinstance(work, Generation) else json.dumps(list(work.messages), ensure_ascii=False)
 
 
 def _outcome(account: Account) -> str:

@@ -170,6 +170,15 @@ async def many(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterato
 
 
 @pytest.fixture
+async def open_edge(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterator[ChatEdge]:
+    """The edge over one leaf and an upstream, whose spans hold content."""
+    remote = {"name": "remote", "backend": Backend(url="http://remote/v1", kind="openai"), "runs_on": "upstream"}
+    upstream = chat_model.model_copy(update={**remote, "triton": {}, "tokenizer": None, "chat_template": None})
+    async with _running([chat_model, upstream], byte_tokenizer, TracingSettings(content=True)) as running:
+        yield running
+
+
+@pytest.fixture
 async def split(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterator[ChatEdge]:
     """The edge over `chat`, half of whose requests its canary answers: `chat_next` 2, on somebody else's server."""
     remote = Backend(url="http://remote/v1", kind="openai", forward_headers=("X-Tenant",))
@@ -182,10 +191,12 @@ async def split(byte_tokenizer: ChatTokenizer, chat_model: Model) -> AsyncIterat
 
 
 @asynccontextmanager
-async def _running(served: Sequence[Model], tokenizer: ChatTokenizer) -> AsyncIterator[ChatEdge]:
+async def _running(
+    served: Sequence[Model], tokenizer: ChatTokenizer, traced: TracingSettings | None = None
+) -> AsyncIterator[ChatEdge]:
     leaf, budget, metrics = FakeLeaf(), Budget("chat", 1000), RouterMetrics(CollectorRegistry())
     queue, exporter = FairQueue(budget, MOST_WAITING), InMemorySpanExporter()
-    tracing = Tracing.by(TracingSettings(), SimpleSpanProcessor(exporter))
+    tracing = Tracing.by(traced or TracingSettings(), SimpleSpanProcessor(exporter))
     own = (ChatTemplate(TEMPLATE), tokenizer)
     chats = {
         model.name: ChatModel(model, leaf, queue, *(own if model.runs_on == "leaf" else (None, None)))
