@@ -322,11 +322,19 @@ class ZooDispatch:
 
 def _tags(model: Model, slo_class: SloClass) -> Attributes:
     """What the span of a call to the zoo says of the public model that it is made for."""
-    return {
+    own = {
         "zooserve.model": model.name,
         "zooserve.model_version": str(model.version),
         "zooserve.slo_class": slo_class,
     }
+    if model.task not in ("embed", "sparse"):
+        return own  # OpenTelemetry knows no other of the zoo's tasks
+    named = {
+        "gen_ai.operation.name": "embeddings",
+        "gen_ai.provider.name": "triton",
+        "gen_ai.request.model": model.name,
+    }
+    return {**own, **named}
 
 
 def scattered(job: Job, answers: Sequence[InferenceAnswer], output: str) -> npt.NDArray[Any]:

@@ -83,7 +83,10 @@ async def test_the_deadline_and_the_model_go_on_to_triton(router):
     headers = {"x-request-timeout-ms": "1500"}
     await router.http.post(EN, json={"model": "embed", "input": "w5"}, headers=headers)
     asked = router.zoo.asked[0]
-    assert asked.tags == {"zooserve.model": "embed", "zooserve.model_version": "1", "zooserve.slo_class": "interactive"}
+    assert asked.tags == {
+        "zooserve.model": "embed", "zooserve.model_version": "1", "zooserve.slo_class": "interactive",
+        "gen_ai.operation.name": "embeddings", "gen_ai.provider.name": "triton", "gen_ai.request.model": "embed",
+    }  # fmt: skip
     assert 1.0 < asked.timeout_s <= 1.5
 
 

@@ -66,6 +66,18 @@ async def test_every_span_of_a_request_bears_its_model_and_version(traced):
         assert (span.attributes["zooserve.model"], span.attributes["zooserve.model_version"]) == ("embed", "1")
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "operation"),
+    [
+        ("/v1/embeddings", {"model": "embed", "input": "w5"}, "embeddings"),
+        ("/v1/rerank", {"query": "w5", "documents": ["w5"]}, None),
+    ],
+)
+async def test_a_call_to_the_zoo_is_named_as_opentelemetry_does_where_it_can(traced, router, path, body, operation):
+    assert (await traced.http.post(path, json=body)).status_code == 200
+    assert {asked.tags.get("gen_ai.operation.name") for asked in router.zoo.asked} == {operation}
+
+
 async def test_a_method_that_a_client_made_up_is_other(traced):
     await traced.http.request("S3CRET", "/v1/embeddings")
     assert traced.root().attributes["http.request.method"] == "other"
