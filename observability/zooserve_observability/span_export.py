@@ -5,16 +5,14 @@ OpenTelemetry's BatchSpanProcessor does the same without telling how many it dro
 
 import logging
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import requests
-from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from zooserve_observability.once_a_minute import OnceAMinute
@@ -88,9 +86,6 @@ class SpanExport(SpanProcessor):
             on_the_way = self._on_the_way if thread.is_alive() else 0
             self._drop(on_the_way + len(self._taken_out(self._most)))
 
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Nothing happens before a span's end."""
-
     def on_end(self, span: ReadableSpan) -> None:
         """Take a span, or count it as dropped where too many wait."""
         context = span.get_span_context()
@@ -101,13 +96,6 @@ class SpanExport(SpanProcessor):
             self._warn("more than %d spans wait for their exporter: new ones are dropped", self._most)
             return
         self._waiting.append(span)
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until nothing waits any more. False where the time ran out."""
-        return _within(timeout_millis / 1000, lambda: not self._waiting)
-
-    def shutdown(self) -> None:
-        """Nothing: `exporting` ends it."""
 
     def _export_for_ever(self) -> None:
         while not self._ended.wait(_EVERY_S):
@@ -145,12 +133,3 @@ class SpanExport(SpanProcessor):
             self._metrics.dropped(self._name, "failed", len(batch))
             self._warn("spans were not taken by whoever collects them, and are lost")
         return taken
-
-
-def _within(seconds: float, holds: Callable[[], bool]) -> bool:
-    until = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True
