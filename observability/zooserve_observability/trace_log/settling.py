@@ -57,10 +57,6 @@ class Settling:
         self._waiting: OrderedDict[str, Waiting] = OrderedDict()
         self._bytes = 0
 
-    def __contains__(self, trace_id: str) -> bool:
-        """Whether this trace waits."""
-        return trace_id in self._waiting
-
     @property
     def size_bytes(self) -> int:
         """Of all portions that wait."""
