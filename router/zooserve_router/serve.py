@@ -11,6 +11,7 @@ import os
 import secrets
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -183,6 +184,17 @@ def printing_beside(process: int, settings: Settings) -> Settings:
     return settings.model_copy(update={"access_log": log})
 
 
+class _Formatter(logging.Formatter):
+    """Tracebacks without `print`: in a replica that is Serve's, which writes each line into a file as a tuple."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.exc_text = None  # what another formatter made of it
+        return super().format(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's
+        return "".join(traceback.format_exception(*ei)).rstrip("\n")
+
+
 def log_beside(process: int) -> None:
     """Log where that process does. Serve takes what a replica writes to stderr for INFO, and drops it."""
     try:
@@ -191,7 +203,7 @@ def log_beside(process: int) -> None:
         stream = sys.__stderr__
     handler = logging.StreamHandler(stream)
     handler.setLevel(logging.WARNING)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
 
 

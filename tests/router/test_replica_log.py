@@ -39,6 +39,21 @@ def test_what_a_replica_warns_of_and_its_tracebacks_stand_in_the_routers_log(
     assert "ValueError: of ours" in written
 
 
+def test_a_traceback_is_one_also_where_serve_has_put_its_own_print(
+    root: logging.Logger, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = print
+    monkeypatch.setattr("builtins.print", lambda *objects, **options: before(objects, **options))  # as Serve's does
+    log_beside(os.getpid())
+    try:
+        raise ValueError("of ours")
+    except ValueError:
+        logging.getLogger("zooserve_router.middleware").exception("request 7 failed")
+    written = capfd.readouterr().err
+    assert "request 7 failed\nTraceback (most recent call last):\n" in written
+    assert "\nValueError: of ours\n" in written
+
+
 def test_an_access_log_to_stdout_goes_where_the_routers_process_prints(capfd: pytest.CaptureFixture[str]) -> None:
     wanted = Settings(access_log=AccessLogSettings(to="stdout"))
     log = AccessLog.by(printing_beside(os.getpid(), wanted), LogMetrics(CollectorRegistry()))

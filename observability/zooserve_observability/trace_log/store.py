@@ -62,7 +62,7 @@ _FULL = 0.85
 """Of the pages: from here on room is made, so that a transaction finds some."""
 _MAKE_ROOM = 0.05
 _BUSY_S = 2.0
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("zooserve.traces")
 
 
 class StoreFailed(Exception):
