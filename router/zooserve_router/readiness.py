@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from zooserve.catalogue import Model
 from zooserve.errors import BackendUnavailable, ServingError
+from zooserve_observability.once_a_minute import OnceAMinute
 
 __all__ = ["ModelState", "Probe", "Readiness"]
 
@@ -40,6 +41,8 @@ class Readiness:
         self._faults = dict.fromkeys(self._models, "its first inferences are still running")
         self._doubted = {name: asyncio.Event() for name in self._models}
         self._unanswered: Counter[str] = Counter()
+        # A backend that works for its probes alone is doubted many times a second.
+        self._warn = {name: OnceAMinute(_log) for name in self._models}
         self._untried = set(self._models)
         self._tried = asyncio.Event()
         self.changed: Callable[[Model, bool], None] | None = None
@@ -73,7 +76,7 @@ class Readiness:
     def doubt(self, model: Model, fault: ServingError) -> None:
         """A call found the model unavailable: it is out until it has proven itself again."""
         if model.name not in self._faults:
-            _log.warning("%s is no longer ready: %s", model.name, fault.message)
+            self._warn[model.name]("%s is no longer ready: %s", model.name, fault.message)
             self._faults[model.name] = fault.message
             self._doubted[model.name].set()
             self._tell(model.name)

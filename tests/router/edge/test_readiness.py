@@ -80,6 +80,23 @@ async def test_a_doubted_model_is_probed_again_at_once(catalogue):
     await asyncio.gather(watch, return_exceptions=True)
 
 
+async def test_a_model_that_works_for_its_probes_alone_does_not_fill_the_log(catalogue, caplog):
+    async def works() -> None:
+        return
+
+    readiness = Readiness(catalogue, {model.name: works for model in catalogue})
+    watch = asyncio.create_task(readiness.watch())
+    for _ in range(50):
+        await turns()
+        assert readiness.is_ready("embed")
+        readiness.doubt(catalogue.resolve("embed"), BackendUnavailable("broken off"))
+    readiness.doubt(catalogue.resolve("rerank"), BackendUnavailable("gone"))
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == ["embed is no longer ready: broken off", "rerank is no longer ready: gone"]
+    watch.cancel()
+    await asyncio.gather(watch, return_exceptions=True)
+
+
 async def test_three_requests_in_a_row_without_an_answer_are_a_doubt(catalogue):
     async def works() -> None:
         return
