@@ -63,8 +63,8 @@ def test_side_by_side_is_off_unless_said_and_0_is_one_for_each_core() -> None:
     assert read_settings(parameters(side_by_side="0"), 0).side_by_side == 1, "a run has the whole GPU by itself"
 
 
-@pytest.mark.parametrize(("niceness", "says"), [(3, "3 SCHED_OTHER"), (20, "0 SCHED_IDLE")])
-def test_beyond_the_nicest_is_idle(niceness: int, says: str) -> None:
+@pytest.mark.parametrize(("niceness", "policy"), [(3, "SCHED_OTHER"), (20, "SCHED_IDLE")])
+def test_beyond_the_nicest_is_idle(niceness: int, policy: str) -> None:
     names = "{os.SCHED_OTHER: 'SCHED_OTHER', os.SCHED_IDLE: 'SCHED_IDLE'}"
     code = (
         f"import os, sys; sys.path.append({str(BACKEND)!r}); from onnx_session import set_niceness; "
@@ -72,7 +72,9 @@ def test_beyond_the_nicest_is_idle(niceness: int, says: str) -> None:
         f"print(os.getpriority(os.PRIO_PROCESS, 0), {names}[os.sched_getscheduler(0)])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == says
+    nice, found = done.stdout.split()
+    assert found == policy
+    assert policy == "SCHED_IDLE" or int(nice) >= niceness, "these tests may be nice themselves"
 
 
 def test_tensorrt_comes_before_cuda_with_its_options_in_onnx_runtime_s_words() -> None:
