@@ -143,13 +143,21 @@ class Engine:
         return max(0, len(self._queue) - self._free_slots())
 
     def _serve_slot(self) -> None:
-        while (job := self._next()) is not None:
-            self._run(job)
-            with self._changed:
-                self._running.discard(job)
-                self._reused_blocks += job.cached_tokens // self._settings.tokens_per_block
-                self._generated_tokens += job.generated_tokens
-            self._end(job)
+        while self._serve_next():
+            pass  # while it waits for the next, no name here holds on to a job that has ended, and to its request
+
+    def _serve_next(self) -> bool:
+        """Run one job to its end. False once there will be none."""
+        job = self._next()
+        if job is None:
+            return False
+        self._run(job)
+        with self._changed:
+            self._running.discard(job)
+            self._reused_blocks += job.cached_tokens // self._settings.tokens_per_block
+            self._generated_tokens += job.generated_tokens
+        self._end(job)
+        return True
 
     def _next(self) -> Job | None:
         with self._changed:
@@ -201,11 +209,14 @@ class Engine:
     def _watch_queue(self) -> None:
         period_s = self._settings.cancellation_check_period_ms / 1000
         while not self._closing.wait(period_s):
-            with self._changed:
-                waiting = list(self._queue)
-            for job in waiting:
-                if job.listener.left():
-                    self.cancel(job)
+            self._cancel_the_left()
+
+    def _cancel_the_left(self) -> None:
+        with self._changed:
+            waiting = list(self._queue)
+        for job in waiting:
+            if job.listener.left():
+                self.cancel(job)
 
 
 def _take(job: Job, scanner: StopScanner, chunk: dict[str, Any]) -> None:
