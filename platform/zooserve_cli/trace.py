@@ -82,11 +82,17 @@ class _Log:
         """The newest request of this id, or a whole trace. Raises NoSuchTrace."""
         until = time.monotonic() + (_ARRIVES_WITHIN_S if self._is_running else 0)
         while True:
-            request, trace_id = self._known(name)
-            spans = self._read(partial(self._reader.spans, trace_id)) if trace_id else []
+            is_late = time.monotonic() > until
+            try:
+                request, trace_id = self._known(name)
+                spans = self._read(partial(self._reader.spans, trace_id)) if trace_id else []
+            except NoSuchTrace:  # the log is made when its first trace settles
+                if is_late:
+                    raise
+                request, spans = None, []
             if spans:
                 return request, spans
-            if time.monotonic() > until:
+            if is_late:
                 raise NoSuchTrace(
                     f"No request or trace {_shown(name)!r} is known. {_IDS} The log keeps the last ones as long as "
                     "there is room for them: ordinary ones are forgotten first, slow and failed ones last."

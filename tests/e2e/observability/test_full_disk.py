@@ -12,6 +12,8 @@ import httpx
 import psutil
 import pytest
 
+from zooserve.processes.identity import command_of
+
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 
 TEXTS = ["What language is this?"]
@@ -45,7 +47,7 @@ def fill(file: Path) -> None:
 
 def replica(platform: Any) -> psutil.Process | None:
     processes = psutil.Process(platform.state.pid).children(recursive=True)
-    return next((each for each in processes if "ray::ServeReplica" in " ".join(each.cmdline())), None)
+    return next((each for each in processes if "ray::ServeReplica" in command_of(each.pid)), None)
 
 
 def classified(platform: Any, body: Any, **headers: str) -> int:
