@@ -69,14 +69,15 @@ def traced(platform: Any) -> Any:
 
 
 def assert_inside(tree: Tree) -> None:
-    """Every span lies in its parent's time."""
+    """Every span lies in its parent's time. Triton's whole ends after the answer has been sent, which the router has."""
     by_id = {span["span_id"]: span for span in tree.spans}
     for span in tree.spans:
         parent = by_id.get(span["parent_id"])
         if parent is not None:
             assert parent["start_ns"] - CLOCKS_NS <= span["start_ns"], (parent["name"], span["name"])
-            assert span["end_ns"] <= parent["end_ns"] + CLOCKS_NS, (parent["name"], span["name"])
-            assert span["end_ns"] - span["start_ns"] <= parent["end_ns"] - parent["start_ns"] + CLOCKS_NS
+            if span["name"] != "InferRequest":
+                assert span["end_ns"] <= parent["end_ns"] + CLOCKS_NS, (parent["name"], span["name"])
+                assert span["end_ns"] - span["start_ns"] <= parent["end_ns"] - parent["start_ns"] + CLOCKS_NS
 
 
 def assert_stages(tree: Tree, ensemble: str) -> None:
