@@ -69,7 +69,7 @@ def traced(platform: Any) -> Any:
 
 
 def assert_inside(tree: Tree) -> None:
-    """Every span lies in its parent's time. Triton's whole ends after the answer has been sent, which the router has."""
+    """Every span lies in its parent's time; but Triton's own of a request ends once its answer was sent."""
     by_id = {span["span_id"]: span for span in tree.spans}
     for span in tree.spans:
         parent = by_id.get(span["parent_id"])
