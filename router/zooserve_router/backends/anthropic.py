@@ -3,9 +3,9 @@
 from collections.abc import AsyncGenerator
 
 from zooserve.errors import Unsupported
+from zooserve.sdk.sse import ServerEvent
 from zooserve_router.backends.anthropic_reply import EventTranslator
 from zooserve_router.backends.anthropic_request import messages_body
-from zooserve_router.backends.events import ServerEvent
 from zooserve_router.backends.refusals import in_callers_words
 from zooserve_router.backends.upstream import Upstream
 from zooserve_router.chat.generation import Conversation, Piece, Work

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 
-from zooserve_router.backends.events import ServerEvent
+from zooserve.sdk.sse import ServerEvent
 from zooserve_router.backends.openai_reply import ChunkReader
 from zooserve_router.backends.openai_request import chat_body, completion_body
 from zooserve_router.backends.upstream import Upstream

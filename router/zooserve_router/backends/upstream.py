@@ -16,7 +16,7 @@ import orjson
 
 from zooserve.catalogue import Model
 from zooserve.errors import BackendFailed, BackendUnavailable, DeadlineExceeded, ServingError
-from zooserve_router.backends.events import EventReader, ServerEvent
+from zooserve.sdk.sse import EventReader, ServerEvent
 from zooserve_router.backends.refusals import Refused, fault_in, in_callers_words, refusal, retry_after_s
 from zooserve_router.breaker import Attempt
 from zooserve_router.chat.generation import Work

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zooserve.errors import BackendFailed
-from zooserve_router.backends import events
-from zooserve_router.backends.events import EventReader, ServerEvent
+from zooserve.sdk import sse
+from zooserve.sdk.sse import EventReader, ServerEvent
 
 STREAM = (
     "\ufeff: a comment\r\n"
@@ -45,6 +45,13 @@ def test_an_event_is_told_as_soon_as_its_blank_line_is_there() -> None:
     assert reader.rest() == []
 
 
+@pytest.mark.parametrize("cut", range(5))
+def test_a_byte_order_mark_before_the_first_field_is_left_out_wherever_it_is_cut(cut: int) -> None:
+    stream = "\ufeffdata: one\n\n".encode()
+    reader = EventReader()
+    assert reader.feed(stream[:cut]) + reader.feed(stream[cut:]) == [ServerEvent("one")]
+
+
 def test_the_last_event_may_lack_its_blank_line() -> None:
     reader = EventReader()
     assert reader.feed(b"data: [DONE]") == []
@@ -53,13 +60,13 @@ def test_the_last_event_may_lack_its_blank_line() -> None:
 
 @pytest.mark.parametrize("endless", [b"data: " + b"x" * 64, b"data: xxxxxxxx\n" * 8, b"data\n" * 49])
 def test_an_event_without_end_is_given_up(endless: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_LONGEST_EVENT_BYTES", 48)
+    monkeypatch.setattr(sse, "_LONGEST_EVENT_BYTES", 48)
     with pytest.raises(BackendFailed, match="more than 48 bytes"):
         EventReader().feed(endless)
 
 
 def test_many_events_are_no_long_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_LONGEST_EVENT_BYTES", 48)
+    monkeypatch.setattr(sse, "_LONGEST_EVENT_BYTES", 48)
     assert len(EventReader().feed(b"data: xxxxxxxx\n\n" * 8)) == 8
 
 
@@ -71,7 +78,7 @@ def test_a_long_line_is_not_looked_through_again_with_each_of_its_chunks(monkeyp
             looked_through.append(len(text))
             return text.split(b"\n")
 
-    monkeypatch.setattr(events, "_LINE_END", Counted())
+    monkeypatch.setattr(sse, "_LINE_END", Counted())
     reader = EventReader()
     chunks = [b"data: ", *[b"x" * 100] * 50, b"\n\n"]
     told = [each for chunk in chunks for each in reader.feed(chunk)]

@@ -29,20 +29,26 @@ class EventReader:
         self._data: list[bytes] = []
         self._size = 0
         self._name = b""
-        self._began = False
+        self._start: bytes | None = b""
+        """What may be the first part of a byte order mark; None once the stream has begun."""
 
     def feed(self, chunk: bytes) -> list[ServerEvent]:
         """The events that this chunk completes. Raises BackendFailed for one that has no end."""
-        if not self._began:
-            self._began, chunk = True, chunk.removeprefix(_BOM)
+        if self._start is not None:
+            chunk = self._begun(self._start + chunk)
         events = [event for line in self._lines(chunk) if (event := self._take(line)) is not None]
         if self._size + len(self._unread) > _LONGEST_EVENT_BYTES:
-            raise BackendFailed(f"The upstream sent an event of more than {_LONGEST_EVENT_BYTES} bytes.")
+            raise BackendFailed(f"The server sent an event of more than {_LONGEST_EVENT_BYTES} bytes.")
         return events
 
     def rest(self) -> list[ServerEvent]:
         """What the end of the stream completes: some servers leave out the last blank line."""
         return self.feed(b"\n\n") if self._unread or self._data else []
+
+    def _begun(self, start: bytes) -> bytes:
+        """The stream's first bytes without a byte order mark, once there are enough of them to tell."""
+        self._start = start if len(start) < len(_BOM) and _BOM.startswith(start) else None
+        return start.removeprefix(_BOM) if self._start is None else b""
 
     def _lines(self, chunk: bytes) -> list[bytes]:
         """The lines that this chunk completes; one without a line end is not looked through again with the next."""
