@@ -37,16 +37,19 @@ class LoneRouter:
     async def run(self) -> int:
         """Stay until the router ends or a signal comes, stop everything; the exit code as a shell would have it."""
         adopt_orphans()
+        router = RouterProcess(self._child, self._settings, self._folder, self._ports)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stopping.set)
         try:
             # There is no supervisor to tell apart starting and ready: /health/ready does.
             self._tell("ready")
-            RouterProcess(self._child, self._settings, self._folder, self._ports).start()
+            router.start()
             await self._stay()
         finally:
             await self._stop()
+        if self._stopping.is_set() and not router.runs_ray:
+            return 0  # it was stopped before it could end in order
         code = self._child.exit_code or 0
         return code if code >= 0 else 128 - code
 

@@ -1,8 +1,10 @@
 """Whatever becomes of its collector, a router that traces everything answers as it does without one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import socket
+import struct
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import httpx
@@ -23,27 +25,35 @@ ASKED = {
 CHATS = 12
 
 
-@asynccontextmanager
-async def collector(way: str) -> AsyncIterator[str]:
-    """The address of a collector that is ill in this way."""
-    if way == "absent":
-        yield f"http://127.0.0.1:{reserved_ports(1)[0]}"
-        return
+class Ill(BaseHTTPRequestHandler):
+    """A collector that takes no spans: it answers 500."""
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        if way == "hangs":
-            await reader.read()  # until whoever asks has gone
-        elif way == "resets":
-            writer.transport.abort()
-        else:
-            await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
-            writer.write(b"HTTP/1.1 500 ill\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-        writer.close()
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(500)
+        self.end_headers()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield "http://127.0.0.1:{1}".format(*server.sockets[0].getsockname())
+    def log_message(self, *arguments: object) -> None:
+        """Quiet."""
+
+
+class Resetting(Ill):
+    """One that resets the connection."""
+
+    def do_POST(self) -> None:
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        for each in (self.rfile, self.wfile, self.connection):  # closed when the last of them is
+            each.close()
+
+
+class Hanging(Ill):
+    """One that never answers."""
+
+    def do_POST(self) -> None:
+        self.rfile.read()  # until whoever asks has gone
+
+
+ILLNESSES = {"500": Ill, "resets": Resetting, "hangs": Hanging, "absent": None}
 
 
 async def answers(url: str) -> list[str]:
@@ -71,19 +81,24 @@ async def dropped(url: str, reason: str) -> float:
     return sum(each.value for each in samples if each.name == "zooserve_spans_dropped_total" and each.labels == labels)
 
 
-@pytest.mark.parametrize("way", ["500", "resets", "absent", "hangs"])
+@pytest.fixture(params=ILLNESSES)
+def collector(request: pytest.FixtureRequest, serve: Callable[[type[BaseHTTPRequestHandler]], str]) -> str:
+    """Its address."""
+    illness = ILLNESSES[request.param]
+    return f"http://127.0.0.1:{reserved_ports(1)[0]}" if illness is None else serve(illness)
+
+
 async def test_a_sick_collector_changes_no_answer_and_its_spans_are_counted_as_lost(
-    upstream_router: Any, routed: Callable[..., Any], way: str, caplog: pytest.LogCaptureFixture
+    upstream_router: Any, routed: Callable[..., Any], collector: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     well = await answers(upstream_router.url)
-    async with collector(way) as endpoint:
-        with routed(tracing=TracingSettings(sampling="head", ratio=1, endpoint=endpoint)) as router:
-            assert await answers(router.url) == well
-            # A hanging one is given up after some seconds; the test's own timeout bounds it.
-            while not await dropped(router.url, "failed"):  # noqa: ASYNC110 - a page has no event
-                await asyncio.sleep(0.05)
-            assert await answers(router.url) == well
-        told = [record for record in caplog.records if record.name.endswith("span_export")]
-        assert [record.message.split(",")[0] for record in told if "this process ended" not in record.message] == [
-            "spans were not taken by whoever collects them"
-        ]
+    with routed(tracing=TracingSettings(sampling="head", ratio=1, endpoint=collector)) as router:
+        assert await answers(router.url) == well
+        # A hanging one is given up after some seconds; the test's own timeout bounds it.
+        while not await dropped(router.url, "failed"):  # noqa: ASYNC110 - a page has no event
+            await asyncio.sleep(0.05)
+        assert await answers(router.url) == well
+    told = [record for record in caplog.records if record.name.endswith("span_export")]
+    assert [record.message.split(",")[0] for record in told if "this process ended" not in record.message] == [
+        "spans were not taken by whoever collects them"
+    ]

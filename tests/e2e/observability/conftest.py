@@ -3,11 +3,9 @@
 import os
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -17,8 +15,6 @@ from zooserve.processes.ports import reserved_ports
 
 INSTALL = "apt-get install -y --no-install-recommends prometheus"
 START_S = 30
-
-Serve = Callable[[type[BaseHTTPRequestHandler]], str]
 
 
 @pytest.fixture(scope="session")
@@ -67,19 +63,3 @@ def _wait_until_ready(url: str, process: "subprocess.Popen[bytes]", log: Path) -
         except httpx.HTTPError:
             time.sleep(0.1)  # between two looks
     pytest.fail(f"prometheus did not get ready:\n{log.read_text()[-2000:]}")
-
-
-@pytest.fixture(scope="module")
-def serve() -> Iterator[Serve]:
-    """Serves HTTP by a handler, and returns the base URL; all of them stop with the module."""
-    servers: list[ThreadingHTTPServer] = []
-
-    def start(handler: type[BaseHTTPRequestHandler]) -> str:
-        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), handler))
-        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{servers[-1].server_port}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()

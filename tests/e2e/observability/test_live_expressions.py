@@ -44,9 +44,12 @@ ASKED = [
     *asked_by_rules(ROOT / "observability" / "prometheus" / "rules"),
 ]
 PAUSE_S = 6.0
+"""Longer than any objective allows, shorter than any patience."""
 LATE_S = 3.0
 """More than the objective of a first token, 1.28 s."""
-"""Longer than any objective allows, shorter than any patience."""
+STAGE_KILLS = 10
+SCRAPES_S = 5.0
+"""Two of them, as `quickly` has it, and a third that is late."""
 LARGEST = {"percentunit": (-math.inf, 10.0), "s": (0.001, 300.0), "µs": (100.0, 300e6), "bytes": (100e3, 10e12)}
 """Between which a panel's largest value is to lie, by its unit: one unit taken for another is seen. A shadow runs after
 what is answered, and may for a moment run more than that."""
@@ -205,13 +208,44 @@ def under_load(platform: Any, load: str, seconds: float, meanwhile: Callable[[],
     assert process.returncode == 0
 
 
+def embed(platform: Any, text: str) -> httpx.Response:
+    """One request; the text new, or the response cache answers."""
+    return httpx.post(f"{platform.url}/v1/embeddings", json={"model": "embed", "input": text}, timeout=60)
+
+
+def fail_a_stage(platform: Any) -> set[str]:
+    """Kill a stage's stub and ask, until a request met it dead: the supervisor may be quicker, or a breaker open.
+
+    Which stages failed, of which version, and how.
+    """
+    for attempt in range(STAGE_KILLS):
+        while embed(platform, f"well {time.time()}").status_code != 200:
+            time.sleep(0.2)  # between two looks; the test's own timeout bounds it
+        kill(platform, "embed_tokenizer_0_0")
+        answers = [embed(platform, f"nobody {attempt} {number} {time.time()}") for number in range(3)]
+        if met := {
+            json.dumps(failed) for each in answers if (failed := each.json().get("error", {}).get("failed_stage"))
+        }:
+            return met
+    pytest.fail("no request met the dead stage")
+
+
+def fail_a_stage_twice(platform: Any) -> None:
+    """In the same way, with scrapes between: a series that begins with its only failure never rises."""
+    met = fail_a_stage(platform)
+    for _ in range(STAGE_KILLS):
+        time.sleep(SCRAPES_S)
+        if met & (again := fail_a_stage(platform)):
+            return
+        met |= again
+    pytest.fail(f"no stage failed twice in the same way: {met}")
+
+
 def go_wrong(platform: Any, access: Path) -> None:
     """Two stages' stubs, a whole server and a replica of the router are killed, and the access log has no place."""
     access.rename(access.with_name("aside"))
     access.write_text("no folder")
-    kill(platform, "embed_tokenizer_0_0")
-    for number in range(3):  # before the supervisor sees it
-        httpx.post(f"{platform.url}/v1/embeddings", json={"model": "embed", "input": f"nobody {number}"}, timeout=30)
+    fail_a_stage_twice(platform)
     kill(platform, "classify_tokenizer_0_0")
     leaf_of(platform).kill()
     kill(platform, "ray::ServeReplica")

@@ -85,7 +85,8 @@ def test_the_shares_and_what_is_served_are_told_once_for_all_replicas(http: http
     assert counted(http, share, model="rerank", role="shadow", release="rerank_trees") == releases.SHADOW_SHARE
     for name in MODELS.split(","):
         assert counted(http, "zooserve_model_info", model=name) == 1
-        assert counted(http, "zooserve_model_ready", model=name) == 1
+        # `up` waits for the required models alone.
+        eventually(lambda name=name: counted(http, "zooserve_model_ready", model=name) == 1)
     info = [line for line in http.get("/metrics").text.splitlines() if line.startswith("zooserve_model_info{")]
     assert all(len(line.partition('weights="')[2].partition('"')[0]) == 12 for line in info), info
 

@@ -166,3 +166,21 @@ def test_down_reaps_what_a_killed_route_left(forlorn: tuple[Forlorn, set[Process
     _, errors = down.communicate(timeout=120)
     assert down.returncode == 0, errors
     assert_nothing_left(router, processes)
+
+
+def test_a_router_that_is_stopped_while_it_deploys_ends_in_order(tmp_path: Path) -> None:
+    router = Forlorn(tmp_path)
+    process = router.zooserve("route")
+    reader = threading.Thread(target=process.communicate)
+    reader.start()
+    try:
+        while not (router.folder.run / "ray").exists():  # Ray runs, Serve and the app do not yet
+            assert process.poll() is None
+            time.sleep(0.05)  # between two looks
+        processes = descendants([process.pid], process_table())
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(90) == 0
+    finally:
+        process.kill()
+        reader.join()
+    assert_nothing_left(router, processes)
