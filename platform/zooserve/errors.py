@@ -17,6 +17,17 @@
     │   ├── BackendFailed        the server behind this model answered with a failure
     │   ├── DeadlineExceeded     the total time budget ran out
     │   └── InternalError        nobody foresaw it; the traceback is in the log under the request's id
+    ├── CallFailed               a client's call got no answer of a platform
+    │   ├── Unreachable          nobody answers at the address
+    │   ├── KeyRefused           what answers there wants another key, or one at all
+    │   ├── UnreadableAnswer     what answers there does not speak this API
+    │   └── ClientClosed         the client was closed before
+    ├── SpaceMismatch            vectors or answers of one model's version, to be mixed with another's
+    ├── CollectionError          a collection cannot be used as asked
+    │   ├── NoSuchCollection     neither a collection nor an alias has this name, or the alias points nowhere
+    │   ├── UnmarkedCollection   it does not say which vectors it holds; `adopt=True` writes that down
+    │   ├── StoreUnavailable     Qdrant does not answer, or another process holds its folder
+    │   └── StoreRefused         Qdrant refuses the key or the request
     └── SetupError               the platform cannot be set up or started as asked
         ├── PortTaken            another process listens there
         ├── AlreadyRunning       this state folder belongs to a running platform
@@ -29,11 +40,11 @@
         ├── DiskFull             no room left for what was being written
         ├── ExportFailed         a checkpoint cannot be exported as asked
         ├── ScaffoldRefused      a new model cannot be begun under this name, for this backend or in this place
-        ├── SpaceMismatch        vectors of one embedding version, to be searched with another's
         ├── NotALeaf             what answers there does not speak the leaf's contract
         └── ServerFailed         a server did not start, or ended by itself
 
-Where a request failed in a pipeline of models, its error carries the FailedStage.
+Where a request failed in a pipeline of models, its error carries the FailedStage. What a client's call raises carries
+where it came from: `status`, `request_id` and `retry_after_s`, each None where that is not known.
 Messages say what was wrong and what to do next. Status codes live at the edge (`zooserve_router.dialects`).
 """
 
@@ -45,6 +56,9 @@ __all__ = [
     "BackendUnavailable",
     "BadInput",
     "BodyTooLarge",
+    "CallFailed",
+    "ClientClosed",
+    "CollectionError",
     "DeadlineExceeded",
     "DiskFull",
     "DownloadFailed",
@@ -52,10 +66,12 @@ __all__ = [
     "FailedStage",
     "InputTooLong",
     "InternalError",
+    "KeyRefused",
     "LockFault",
     "MethodNotAllowed",
     "MissingPart",
     "ModelNotFound",
+    "NoSuchCollection",
     "NoSuchTrace",
     "NotALeaf",
     "NotRunning",
@@ -68,8 +84,13 @@ __all__ = [
     "ServingError",
     "SetupError",
     "SpaceMismatch",
+    "StoreRefused",
+    "StoreUnavailable",
     "TemplateFailed",
     "TooManyItems",
+    "UnmarkedCollection",
+    "Unreachable",
+    "UnreadableAnswer",
     "Unsupported",
     "WrongHash",
     "ZooserveError",
@@ -102,6 +123,12 @@ class ServingError(ZooserveError):
     """
 
     code: str | None = None
+    status: int | None = None
+    """Of HTTP, where the error came over it."""
+    request_id: str | None = None
+    """What to look for in the platform's access log and traces."""
+    retry_after_s: float | None = None
+    """When to come back, as whoever refused says."""
 
     def __init__(
         self, message: str, *, param: str | None = None, code: str | None = None, failed: FailedStage | None = None
@@ -226,6 +253,64 @@ class InternalError(ServingError):
     code = "internal_error"
 
 
+class CallFailed(ZooserveError):
+    """A client's call got no answer of a platform."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        request_id: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.request_id = request_id
+        self.retry_after_s = retry_after_s
+
+
+class Unreachable(CallFailed):
+    """Nobody answers at the address."""
+
+
+class KeyRefused(CallFailed):
+    """What answers there wants another key, or one at all."""
+
+
+class UnreadableAnswer(CallFailed):
+    """What answers there does not speak this API: a proxy's page, another server, an answer that broke off."""
+
+
+class ClientClosed(CallFailed):
+    """The client was closed before."""
+
+
+class SpaceMismatch(ZooserveError):
+    """Vectors or answers of one model's version, to be mixed with another's."""
+
+
+class CollectionError(ZooserveError):
+    """A collection cannot be used as asked."""
+
+
+class NoSuchCollection(CollectionError):
+    """Neither a collection nor an alias has this name, or the alias points nowhere."""
+
+
+class UnmarkedCollection(CollectionError):
+    """It does not say which vectors it holds; `adopt=True` writes that down, once its size is that of the model's."""
+
+
+class StoreUnavailable(CollectionError):
+    """Qdrant does not answer, or another process holds its folder."""
+
+
+class StoreRefused(CollectionError):
+    """Qdrant refuses the key or the request."""
+
+
 class SetupError(ZooserveError):
     """The platform cannot be set up or started as asked."""
 
@@ -268,10 +353,6 @@ class DiskFull(SetupError):
 
 class NotALeaf(SetupError):
     """What answers there does not speak the leaf's contract."""
-
-
-class SpaceMismatch(SetupError):
-    """Vectors of one embedding version, to be searched with another's."""
 
 
 class ScaffoldRefused(SetupError):
