@@ -1,11 +1,9 @@
 """An answer gathered from what the chat routes send: the chunks of a stream, or a body that holds all at once."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zooserve.errors import BackendFailed
 from zooserve.sdk.chat_results import Choice, TokenLogprob, ToolCall, Usage
 
 __all__ = ["Gathered"]
@@ -13,6 +11,8 @@ __all__ = ["Gathered"]
 
 class Gathered:
     """What has come of one answer. Complete once every choice has its finish reason.
+
+    What is not as the API has it raises AttributeError, KeyError, TypeError or ValueError.
 
     >>> gathered = Gathered()
     >>> gathered.add({"choices": [{"index": 0, "delta": {"content": "Par"}, "finish_reason": None}]})
@@ -33,20 +33,16 @@ class Gathered:
         return self._parts[0].text if 0 in self._parts else ""
 
     def add(self, told: Mapping[str, Any]) -> str:
-        """Take a chunk or a whole body; returns what is new in the text of the first choice.
-
-        Raises BackendFailed where it is not as the API has it.
-        """
-        with _as_the_api_has_it():
-            new = [self._add(choice) for choice in told["choices"]]
-            self.usage = _usage(told["usage"]) if told.get("usage") else self.usage
+        """Take a chunk or a whole body; returns what is new in the text of the first choice."""
+        new = [self._add(choice) for choice in told["choices"]]
+        self.usage = _usage(told["usage"]) if told.get("usage") else self.usage
         return "".join(text for index, text in new if index == 0)
 
     def choices(self) -> tuple[Choice, ...]:
-        """All of them, in order. Raises BackendFailed where one is not at its end."""
+        """All of them, in order. Raises ValueError where one is not at its end."""
         parts = [part for _, part in sorted(self._parts.items())]
         if not parts or not all(part.finish_reason for part in parts):
-            raise BackendFailed("The answer ended before it was complete; ask again.", code="answer_broke_off")
+            raise ValueError("a choice without its end")
         return tuple(part.choice() for part in parts)
 
     def _add(self, choice: Mapping[str, Any]) -> tuple[int, str]:
@@ -100,14 +96,6 @@ class _Parts:
         call["id"] = part.get("id") or call["id"]
         call["name"] = function.get("name") or call["name"]
         call["arguments"] += function.get("arguments") or ""
-
-
-@contextmanager
-def _as_the_api_has_it() -> Iterator[None]:
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        raise BackendFailed(f"The server's answer is not as its API has it: {exc!r}.") from exc
 
 
 def _usage(told: Mapping[str, Any]) -> Usage:

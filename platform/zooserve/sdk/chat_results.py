@@ -4,7 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from zooserve.errors import BackendFailed
+from zooserve.errors import UnreadableAnswer
+from zooserve.sdk.results import Origin
 
 __all__ = ["ChatAnswer", "Choice", "Completion", "TokenLogprob", "ToolCall", "Usage"]
 
@@ -33,13 +34,15 @@ class ToolCall:
     arguments: str
 
     def parsed(self) -> dict[str, Any]:
-        """The arguments as a dict. Raises BackendFailed where they are no JSON object: an answer may be cut off."""
+        """The arguments as a dict. Raises UnreadableAnswer where they are no JSON object: an answer may be cut off."""
         try:
             arguments = json.loads(self.arguments)
         except ValueError as exc:
-            raise BackendFailed(f"The arguments of the call of {self.name} are no JSON: {self.arguments!r}.") from exc
+            raise UnreadableAnswer(
+                f"The arguments of the call of {self.name} are no JSON: {self.arguments!r}."
+            ) from exc
         if not isinstance(arguments, dict):
-            raise BackendFailed(f"The arguments of the call of {self.name} are no object: {self.arguments!r}.")
+            raise UnreadableAnswer(f"The arguments of the call of {self.name} are no object: {self.arguments!r}.")
         return arguments
 
 
@@ -84,16 +87,13 @@ class Choice:
         return {"role": "assistant", "content": self.text or None, "tool_calls": calls}
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+@dataclass(frozen=True, kw_only=True)
+class Completion(Origin):
     """The answer of `complete`: a choice for each prompt and each of its `n` answers, in order."""
 
     choices: tuple[Choice, ...]
     usage: Usage | None
     """None where a stream was asked to leave it out."""
-    model: str
-    version: str
-    request_id: str
 
     @property
     def text(self) -> str:
@@ -111,11 +111,12 @@ class Completion:
         return self.choices[0].logprobs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class ChatAnswer(Completion):
     """The answer of `chat`: what a `Completion` has, and what only chats have.
 
-    >>> answer = ChatAnswer((Choice("Paris.", "stop"),), Usage(12, 2, 14), "chat", "1", "req-1")
+    >>> choice = Choice("Paris.", "stop")
+    >>> answer = ChatAnswer(model="chat", version="1", request_id="req_1", choices=(choice,), usage=Usage(12, 2, 14))
     >>> answer.text, answer.finish_reason, answer.usage.total_tokens
     ('Paris.', 'stop', 14)
     >>> answer.message

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zooserve.errors import BackendFailed
+from zooserve.errors import UnreadableAnswer
 from zooserve.sdk.chat_chunks import Gathered
 from zooserve.sdk.chat_results import Choice, TokenLogprob, ToolCall, Usage
 
@@ -102,21 +102,20 @@ def test_logprobs_of_a_completion_are_lists_side_by_side() -> None:
 @pytest.mark.parametrize("chunks", [[], [chunk(content="Pa")], [chunk(0, "stop"), chunk(1, content="x")]])
 def test_an_answer_without_its_end_is_never_taken_for_whole(chunks: list[dict[str, Any]]) -> None:
     answer = gathered(*chunks)
-    with pytest.raises(BackendFailed, match="before it was complete") as caught:
+    with pytest.raises(ValueError, match="without its end"):
         answer.choices()
-    assert caught.value.code == "answer_broke_off"
 
 
 @pytest.mark.parametrize(
     "wrong",
     [{}, {"choices": None}, {"choices": ["x"]}, {"choices": [{"delta": {}}]}, {"choices": [], "usage": {"x": 1}}],
 )
-def test_what_is_no_answer_is_the_servers_fault(wrong: dict[str, Any]) -> None:
-    with pytest.raises(BackendFailed, match="not as its API has it"):
+def test_what_is_no_answer_raises_what_reading_it_raises(wrong: dict[str, Any]) -> None:
+    with pytest.raises((AttributeError, KeyError, TypeError, ValueError)):
         Gathered().add(wrong)
 
 
 @pytest.mark.parametrize("arguments", ["", '{"city": ', "[]", json.dumps("Paris")])
 def test_arguments_that_are_no_object_are_said_so(arguments: str) -> None:
-    with pytest.raises(BackendFailed, match="call of weather"):
+    with pytest.raises(UnreadableAnswer, match="call of weather"):
         ToolCall("c1", "weather", arguments).parsed()
