@@ -21,6 +21,7 @@
     │   ├── Unreachable          nobody answers at the address
     │   ├── KeyRefused           what answers there wants another key, or one at all
     │   ├── UnreadableAnswer     what answers there does not speak this API
+    │   ├── AnswerBrokeOff       a streamed answer ended in the middle
     │   └── ClientClosed         the client was closed before
     ├── SpaceMismatch            vectors or answers of one model's version, to be mixed with another's
     ├── CollectionError          a collection cannot be used as asked
@@ -52,6 +53,7 @@ from dataclasses import dataclass
 
 __all__ = [
     "AlreadyRunning",
+    "AnswerBrokeOff",
     "BackendFailed",
     "BackendUnavailable",
     "BadInput",
@@ -280,7 +282,11 @@ class KeyRefused(CallFailed):
 
 
 class UnreadableAnswer(CallFailed):
-    """What answers there does not speak this API: a proxy's page, another server, an answer that broke off."""
+    """What answers there does not speak this API: a proxy's page, or another server."""
+
+
+class AnswerBrokeOff(CallFailed):
+    """A streamed answer ended in the middle. What came of it is in the stream's `text`; ask again for a whole one."""
 
 
 class ClientClosed(CallFailed):
