@@ -8,7 +8,7 @@ UV_VERSION := 0.13.9
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo test test-unit test-e2e test-export check format lint types layers generated rules dashboards pictures lock bench soak schemas clean
+.PHONY: help up down demo test test-unit test-e2e test-export check format lint types layers generated sdk rules dashboards pictures integrations lock bench soak schemas clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -28,7 +28,7 @@ test-unit: $(VENV)/.dev ## the tests that need no server, in parallel
 	@$(BIN)/zooserve fetch --models all
 	@$(PYTEST) -n 2 -m 'not e2e'
 
-test-e2e: $(VENV)/.dev ## the tests against the real servers, one after the other: they share one platform
+test-e2e: $(VENV)/.dev integrations ## the tests against the real servers, one after the other: they share one platform
 	@$(BIN)/zooserve fetch --models all
 	@# A shared machine can starve a server past a test's patience: what failed runs once more, alone, and then counts.
 	@$(PYTEST) -m e2e || $(PYTEST) -m e2e --last-failed --last-failed-no-failures none
@@ -47,12 +47,16 @@ layers: $(VENV)/.dev
 	@$(BIN)/lint-imports
 
 generated: $(VENV)/.dev
+	@$(BIN)/python platform/generation/blocking_sdk.py --check
 	@$(BIN)/python -m zooserve_observability.dashboards --check
 	@$(BIN)/python -m zooserve_observability.rules --check
 	@$(BIN)/python -m zooserve_observability.metrics_page --check
 	@$(BIN)/zooserve ensembles render --check
 	@$(BIN)/zooserve ensembles check
 	@$(BIN)/zooserve leaf check model_repository
+
+sdk: $(VENV)/.dev ## write the SDK's blocking half from its asynchronous one
+	@$(BIN)/python platform/generation/blocking_sdk.py
 
 rules: $(VENV)/.dev ## write Prometheus' recording and alert rules as the code says
 	@$(BIN)/python -m zooserve_observability.rules
@@ -84,15 +88,17 @@ test-export: ## the tests of `zooserve export`, in an environment of their own w
 	@.venv-export/bin/python -m pip install -q --disable-pip-version-check -e '.[platform,export,dev]'
 	@.venv-export/bin/python -m pytest -m export
 
+integrations: .venv-integrations/.made ## LangChain, LlamaIndex and Jupyter, which docs/integrations.md and the notebook are run with
+
 lock: $(VENV)/.uv ## recompile the hash-pinned requirement files
-	@for target in sdk: platform:platform gpu:gpu export:platform,export dev:platform,dev,bench docs:docs; do \
+	@for target in sdk: platform:platform gpu:gpu export:platform,export dev:platform,dev,bench docs:docs integrations:integrations; do \
 	$(UV) pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
 	$$(echo $${target#*:} | tr ',' '\n' | sed 's/^/--extra /;/^--extra $$/d') pyproject.toml -o requirements/$${target%%:*}.lock || exit 1; done
 	@printf 'editables\nhatchling>=1.27,<2\nuv==$(UV_VERSION)\n' | $(UV) pip compile -q --universal --generate-hashes \
 	--no-emit-index-url --no-header --python-version 3.11 - -o requirements/bootstrap.lock
 
 clean: ## remove the virtual environment and caches of this checkout
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	@rm -rf $(VENV) .venv-integrations .mypy_cache .ruff_cache .pytest_cache
 
 $(VENV)/.uv:
 	@test -n "$(PYTHON)" || { echo "zooserve needs Python 3.11 or 3.12: install one, or run 'make PYTHON=/path/to/python3.12 up'"; exit 1; }
@@ -111,4 +117,10 @@ $(VENV)/.platform: $(VENV)/.uv requirements/platform.lock pyproject.toml
 $(VENV)/.dev: $(VENV)/.platform requirements/dev.lock
 	@echo "Installing the test tools from requirements/dev.lock"
 	@$(UV) pip install -q --python $(BIN)/python --require-hashes -r requirements/dev.lock
+	@touch $@
+
+.venv-integrations/.made: $(VENV)/.uv requirements/integrations.lock
+	@echo "Installing LangChain, LlamaIndex and Jupyter from requirements/integrations.lock"
+	@$(PYTHON) -m venv .venv-integrations
+	@$(UV) pip install -q --python .venv-integrations/bin/python --require-hashes -r requirements/integrations.lock
 	@touch $@

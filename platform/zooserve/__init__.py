@@ -1,9 +1,29 @@
 """zooserve: a zoo of models behind one HTTP API.
 
-This package is the kernel: errors, the catalogue, settings, the Triton client and the life of the servers.
-Nothing here imports a layer above it. Importing it loads neither Ray, nor ONNX Runtime, nor torch.
+    from zooserve import Zoo, AsyncZoo
+
+This package is the kernel: the client, errors, the catalogue, settings, the Triton client and the life of the servers.
+Nothing here imports a layer above it. Importing it loads neither Ray, nor ONNX Runtime, nor torch; the client is loaded
+when it is first asked for.
 """
 
-__all__ = ["__version__"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zooserve.sdk import AsyncZoo, Zoo
+
+__all__ = ["AsyncZoo", "Zoo", "__version__"]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("AsyncZoo", "Zoo"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from zooserve import sdk
+
+    return getattr(sdk, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

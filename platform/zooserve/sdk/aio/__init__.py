@@ -1,0 +1,1 @@
+"""The client over asyncio. `zooserve.sdk.blocking` is made from it by `make sdk`."""

@@ -1,0 +1,125 @@
+"""Sending calls: within their budget, tried again where that may help, every failure an error of zooserve.errors."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+
+from zooserve.errors import ClientClosed
+from zooserve.sdk.aio.concurrency import limits_of, new_client, sleep, within
+from zooserve.sdk.answers import Answer
+from zooserve.sdk.calls import Call
+from zooserve.sdk.connection import Connection
+from zooserve.sdk.faults import Fault, fault_of_answer, fault_of_connection
+from zooserve.sdk.inputs import encoded_body
+from zooserve.sdk.retries import pause_s
+
+__all__ = ["AsyncHttp"]
+
+
+class AsyncHttp:
+    """One platform's address, and the connections to it. A client that the caller brought is left open."""
+
+    def __init__(self, connection: Connection, max_body_bytes: int, client: httpx.AsyncClient | None) -> None:
+        self.base_url = connection.base_url
+        self._key = {} if connection.api_key is None else {"authorization": f"Bearer {connection.api_key}"}
+        self._retries = connection.retries
+        self._max_body_bytes = max_body_bytes
+        self._owned = client is None
+        self._client = client or new_client(connection.base_url)
+        self._closed = False
+
+    async def aclose(self) -> None:
+        """Close the connections; calls in flight fail. Closing again does nothing."""
+        self._closed = True
+        if self._owned:
+            await self._client.aclose()
+
+    async def answered(self, call: Call) -> Answer:
+        """The whole answer. Raises an error of zooserve.errors for anything but success."""
+        body = self._body(call)
+        for failures in range(1, self._retries + 2):
+            async with within(call.budget):
+                got = await self._answer(call, body)
+            if isinstance(got, Answer):
+                return got
+            await self._pause(got, failures, call)
+        raise AssertionError("the last failure raises")
+
+    @asynccontextmanager
+    async def opened(self, call: Call) -> AsyncIterator[httpx.Response]:
+        """An answer of status 200 whose body is still to be read; nothing is tried again once it began.
+
+        The budget bounds the beginning alone. Leaving the block hangs up.
+        """
+        response = await self._opened(call, self._body(call))
+        try:
+            yield response
+        finally:
+            await response.aclose()
+
+    async def _opened(self, call: Call, body: bytes | None) -> httpx.Response:
+        for failures in range(1, self._retries + 2):
+            async with within(call.budget):
+                got = await self._begun(call, body)
+            if isinstance(got, httpx.Response):
+                return got
+            await self._pause(got, failures, call)
+        raise AssertionError("the last failure raises")
+
+    async def _answer(self, call: Call, body: bytes | None) -> Answer | Fault:
+        got = await self._begun(call, body)
+        if isinstance(got, Fault):
+            return got
+        try:
+            return Answer(str(got.url), dict(got.headers), await got.aread())
+        except httpx.TimeoutException as exc:
+            raise call.budget.exceeded() from exc
+        except httpx.HTTPError as exc:
+            return fault_of_connection(exc, self.base_url)
+        finally:
+            await got.aclose()
+
+    async def _begun(self, call: Call, body: bytes | None) -> httpx.Response | Fault:
+        """The answer of one try as soon as its head is there, if that is a success."""
+        request = self._request(call, body)
+        try:
+            response = await self._client.send(request, stream=True, follow_redirects=False)
+            if response.status_code == httpx.codes.OK:
+                return response
+            try:
+                told = await response.aread()
+            finally:
+                await response.aclose()
+        except httpx.ConnectTimeout as exc:
+            return fault_of_connection(exc, self.base_url)
+        except httpx.TimeoutException as exc:
+            raise call.budget.exceeded() from exc
+        except httpx.HTTPError as exc:
+            return fault_of_connection(exc, self.base_url)
+        return fault_of_answer(response.status_code, dict(response.headers), told, str(request.url))
+
+    def _request(self, call: Call, body: bytes | None) -> httpx.Request:
+        if self._closed or self._client.is_closed:
+            raise ClientClosed("This client was closed; make a new one, or make the calls inside its `with` block.")
+        headers = {"accept": "application/json", "x-request-id": call.request_id, **self._key, **call.headers}
+        if body is not None:
+            headers["content-type"] = "application/json"
+        return self._client.build_request(
+            call.method,
+            self.base_url + call.path,
+            content=body,
+            headers=headers | call.budget.headers(),
+            timeout=limits_of(call.budget),
+        )
+
+    def _body(self, call: Call) -> bytes | None:
+        return None if call.fields is None else encoded_body(call.fields, self._max_body_bytes)
+
+    async def _pause(self, fault: Fault, failures: int, call: Call) -> None:
+        """Wait for the next try. Raises the fault's error where there is none, or no time for it."""
+        seconds = pause_s(failures, fault.after_s, random.random())  # noqa: S311
+        if not fault.again or failures > self._retries or seconds >= call.budget.remaining_s():
+            raise fault.error
+        await sleep(seconds)

@@ -1,0 +1,126 @@
+# Generated from ../aio/http.py by `make sdk`: edit it there.
+"""Sending calls: within their budget, tried again where that may help, every failure an error of zooserve.errors."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+
+from zooserve.errors import ClientClosed
+from zooserve.sdk.answers import Answer
+from zooserve.sdk.blocking.concurrency import limits_of, new_client, sleep, within
+from zooserve.sdk.calls import Call
+from zooserve.sdk.connection import Connection
+from zooserve.sdk.faults import Fault, fault_of_answer, fault_of_connection
+from zooserve.sdk.inputs import encoded_body
+from zooserve.sdk.retries import pause_s
+
+__all__ = ["Http"]
+
+
+class Http:
+    """One platform's address, and the connections to it. A client that the caller brought is left open."""
+
+    def __init__(self, connection: Connection, max_body_bytes: int, client: httpx.Client | None) -> None:
+        self.base_url = connection.base_url
+        self._key = {} if connection.api_key is None else {"authorization": f"Bearer {connection.api_key}"}
+        self._retries = connection.retries
+        self._max_body_bytes = max_body_bytes
+        self._owned = client is None
+        self._client = client or new_client(connection.base_url)
+        self._closed = False
+
+    def close(self) -> None:
+        """Close the connections; calls in flight fail. Closing again does nothing."""
+        self._closed = True
+        if self._owned:
+            self._client.close()
+
+    def answered(self, call: Call) -> Answer:
+        """The whole answer. Raises an error of zooserve.errors for anything but success."""
+        body = self._body(call)
+        for failures in range(1, self._retries + 2):
+            with within(call.budget):
+                got = self._answer(call, body)
+            if isinstance(got, Answer):
+                return got
+            self._pause(got, failures, call)
+        raise AssertionError("the last failure raises")
+
+    @contextmanager
+    def opened(self, call: Call) -> Iterator[httpx.Response]:
+        """An answer of status 200 whose body is still to be read; nothing is tried again once it began.
+
+        The budget bounds the beginning alone. Leaving the block hangs up.
+        """
+        response = self._opened(call, self._body(call))
+        try:
+            yield response
+        finally:
+            response.close()
+
+    def _opened(self, call: Call, body: bytes | None) -> httpx.Response:
+        for failures in range(1, self._retries + 2):
+            with within(call.budget):
+                got = self._begun(call, body)
+            if isinstance(got, httpx.Response):
+                return got
+            self._pause(got, failures, call)
+        raise AssertionError("the last failure raises")
+
+    def _answer(self, call: Call, body: bytes | None) -> Answer | Fault:
+        got = self._begun(call, body)
+        if isinstance(got, Fault):
+            return got
+        try:
+            return Answer(str(got.url), dict(got.headers), got.read())
+        except httpx.TimeoutException as exc:
+            raise call.budget.exceeded() from exc
+        except httpx.HTTPError as exc:
+            return fault_of_connection(exc, self.base_url)
+        finally:
+            got.close()
+
+    def _begun(self, call: Call, body: bytes | None) -> httpx.Response | Fault:
+        """The answer of one try as soon as its head is there, if that is a success."""
+        request = self._request(call, body)
+        try:
+            response = self._client.send(request, stream=True, follow_redirects=False)
+            if response.status_code == httpx.codes.OK:
+                return response
+            try:
+                told = response.read()
+            finally:
+                response.close()
+        except httpx.ConnectTimeout as exc:
+            return fault_of_connection(exc, self.base_url)
+        except httpx.TimeoutException as exc:
+            raise call.budget.exceeded() from exc
+        except httpx.HTTPError as exc:
+            return fault_of_connection(exc, self.base_url)
+        return fault_of_answer(response.status_code, dict(response.headers), told, str(request.url))
+
+    def _request(self, call: Call, body: bytes | None) -> httpx.Request:
+        if self._closed or self._client.is_closed:
+            raise ClientClosed("This client was closed; make a new one, or make the calls inside its `with` block.")
+        headers = {"accept": "application/json", "x-request-id": call.request_id, **self._key, **call.headers}
+        if body is not None:
+            headers["content-type"] = "application/json"
+        return self._client.build_request(
+            call.method,
+            self.base_url + call.path,
+            content=body,
+            headers=headers | call.budget.headers(),
+            timeout=limits_of(call.budget),
+        )
+
+    def _body(self, call: Call) -> bytes | None:
+        return None if call.fields is None else encoded_body(call.fields, self._max_body_bytes)
+
+    def _pause(self, fault: Fault, failures: int, call: Call) -> None:
+        """Wait for the next try. Raises the fault's error where there is none, or no time for it."""
+        seconds = pause_s(failures, fault.after_s, random.random())  # noqa: S311
+        if not fault.again or failures > self._retries or seconds >= call.budget.remaining_s():
+            raise fault.error
+        sleep(seconds)

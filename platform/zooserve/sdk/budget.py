@@ -1,0 +1,46 @@
+"""One total time budget of a call: every try, pause and part of it draws on the same seconds."""
+
+import math
+import time
+from dataclasses import dataclass
+
+from zooserve.errors import BadInput, DeadlineExceeded
+
+__all__ = ["Budget"]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """`total_s` seconds, over at `ends_at` on the monotonic clock. An infinite one never ends."""
+
+    total_s: float
+    ends_at: float
+
+    @classmethod
+    def of(cls, total_s: float) -> "Budget":
+        """A budget that begins now. Raises BadInput unless it is a number of seconds above 0."""
+        return cls(checked_seconds(total_s), time.monotonic() + total_s)
+
+    def remaining_s(self) -> float:
+        """What is left, never less than 0."""
+        return max(0.0, self.ends_at - time.monotonic())
+
+    def headers(self) -> dict[str, str]:
+        """`x-request-timeout-ms` of what is left, so that the platform stops working for nobody; none if infinite."""
+        if math.isinf(self.total_s):
+            return {}
+        return {"x-request-timeout-ms": str(max(1, int(self.remaining_s() * 1000)))}
+
+    def exceeded(self) -> DeadlineExceeded:
+        """The error of its end."""
+        return DeadlineExceeded(
+            f"There was no whole answer within {self.total_s:g} s. `timeout_s` is for a call as a whole, with all its "
+            "tries and parts: allow more, or send less at once."
+        )
+
+
+def checked_seconds(value: float) -> float:
+    """The value. Raises BadInput unless it is a number above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise BadInput(f"`timeout_s` is {value!r}; it must be a number of seconds above 0.", param="timeout_s")
+    return float(value)
