@@ -41,6 +41,8 @@
         ├── DiskFull             no room left for what was being written
         ├── ExportFailed         a checkpoint cannot be exported as asked
         ├── ScaffoldRefused      a new model cannot be begun under this name, for this backend or in this place
+        ├── JobRefused           a job cannot be begun, continued or taken back as asked
+        ├── JobStopped           a job ended before its end; the same command goes on
         ├── NotALeaf             what answers there does not speak the leaf's contract
         └── ServerFailed         a server did not start, or ended by itself
 
@@ -69,6 +71,8 @@ __all__ = [
     "InputTooLong",
     "InternalError",
     "KeyRefused",
+    "JobRefused",
+    "JobStopped",
     "LockFault",
     "MethodNotAllowed",
     "MissingPart",
@@ -355,6 +359,14 @@ class DownloadFailed(SetupError):
 
 class DiskFull(SetupError):
     """No room left for what was being written."""
+
+
+class JobRefused(SetupError):
+    """A job cannot be begun, continued or taken back as asked; the message says what to ask instead."""
+
+
+class JobStopped(SetupError):
+    """A job ended before its end. What it did is kept, and the same command goes on from there."""
 
 
 class NotALeaf(SetupError):
