@@ -18,7 +18,7 @@ import unasync
 SDK = Path(__file__).parents[1] / "zooserve" / "sdk"
 BY_HAND = frozenset({"__init__.py", "concurrency.py"})
 HEADER = "# Generated from ../aio/{name} by `make sdk`: edit it there.\n"
-RENAMED = {"aclose": "close", "aclosing": "closing", "aread": "read", "aio": "blocking"} | {
+RENAMED = {"aclose": "close", "aclosing": "closing", "anext": "next", "aread": "read", "aio": "blocking"} | {
     f"aiter_{what}": f"iter_{what}" for what in ("bytes", "lines", "raw", "text")
 }
 PROSE = (

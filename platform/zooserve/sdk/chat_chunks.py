@@ -1,12 +1,19 @@
 """An answer gathered from what the chat routes send: the chunks of a stream, or a body that holds all at once."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zooserve.sdk.chat_results import Choice, TokenLogprob, ToolCall, Usage
+from zooserve.errors import AnswerBrokeOff
+from zooserve.sdk.answers import Answer
+from zooserve.sdk.chat_results import ChatAnswer, Choice, Completion, TokenLogprob, ToolCall, Usage
+from zooserve.sdk.faults import error_of_event
+from zooserve.sdk.sse import ServerEvent
 
-__all__ = ["Gathered"]
+__all__ = ["Gathered", "broke_off", "chat_answer", "chunk_in", "completion", "gathered_whole"]
+
+_DONE = "[DONE]"
 
 
 class Gathered:
@@ -48,6 +55,49 @@ class Gathered:
     def _add(self, choice: Mapping[str, Any]) -> tuple[int, str]:
         index = int(choice["index"])
         return index, self._parts.setdefault(index, _Parts()).add(choice)
+
+
+def gathered_whole(answer: Answer) -> Gathered:
+    """Of a body that holds everything. Raises UnreadableAnswer."""
+    gathered = Gathered()
+    with answer.being_read():
+        gathered.add(answer.json())
+    return gathered
+
+
+def chunk_in(event: ServerEvent, head: Answer) -> dict[str, Any] | None:
+    """The chunk that an event of this answer holds; None for the one that ends it.
+
+    Raises the error that the event tells of: where a model fails in the middle, the status had been sent before.
+    """
+    if event.data == _DONE:
+        return None
+    with head.being_read():
+        chunk: dict[str, Any] = json.loads(event.data)
+        failed = bool(chunk.get("error"))
+    if failed or event.name == "error":
+        raise error_of_event(event.data.encode(), head.request_id)
+    return chunk
+
+
+def chat_answer(head: Answer, gathered: Gathered) -> ChatAnswer:
+    """The answer to a chat. Raises UnreadableAnswer where it is not at its end."""
+    with head.being_read():
+        return ChatAnswer(**head.origin(), choices=gathered.choices(), usage=gathered.usage)
+
+
+def completion(head: Answer, gathered: Gathered) -> Completion:
+    """The answer to a completion. Raises UnreadableAnswer where it is not at its end."""
+    with head.being_read():
+        return Completion(**head.origin(), choices=gathered.choices(), usage=gathered.usage)
+
+
+def broke_off(head: Answer, why: str) -> AnswerBrokeOff:
+    """The error of a stream that ends before its last event."""
+    return AnswerBrokeOff(
+        f"The answer of {head.url} broke off in the middle ({why}); what came is in the stream's `text`. Ask again.",
+        request_id=head.request_id,
+    )
 
 
 @dataclass

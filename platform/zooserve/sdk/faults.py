@@ -116,7 +116,8 @@ def error_of_event(body: bytes, request_id: str) -> errors.ServingError:
     """Of an `error` event in a stream. It has no status, since the answer had begun: its code says what it is."""
     told = _Told.read(body)
     kind = _BY_CODE.get(told.code or "", errors.BackendFailed)
-    error = kind(told.message or "The answer failed in the middle.", param=told.param, code=told.code, failed=told.stage)
+    message = told.message or "The answer failed in the middle."
+    error = kind(message, param=told.param, code=told.code, failed=told.stage)
     error.request_id = request_id
     return error
 

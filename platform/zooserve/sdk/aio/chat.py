@@ -1,0 +1,234 @@
+"""The routes that generate text: whole answers, and answers as they are written."""
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Generic, Self, TypeVar, Unpack, cast
+
+import httpx
+
+from zooserve.errors import ClientClosed
+from zooserve.sdk.aio.concurrency import Stream, within
+from zooserve.sdk.aio.http import AsyncHttp
+from zooserve.sdk.answers import Answer
+from zooserve.sdk.bodies import call_headers
+from zooserve.sdk.budget import Budget
+from zooserve.sdk.calls import Call
+from zooserve.sdk.chat_chunks import Gathered, broke_off, chat_answer, chunk_in, completion, gathered_whole
+from zooserve.sdk.chat_fields import ChatFields, CompletionFields, Message, Prompt, chat_body, completion_body
+from zooserve.sdk.chat_results import ChatAnswer, Completion
+from zooserve.sdk.faults import unreadable
+from zooserve.sdk.sse import EventReader, ServerEvent
+
+__all__ = ["AsyncChat", "AsyncTextStream"]
+
+Whole = TypeVar("Whole", bound=Completion)
+
+_CHAT = "/v1/chat/completions"
+_COMPLETIONS = "/v1/completions"
+
+
+class AsyncTextStream(Generic[Whole]):
+    """An answer as it is written: iterate for its text, piece by piece.
+
+    Leaving the `with` block hangs up, which ends the generation on the platform. What breaks off in the middle raises,
+    and is never taken for a whole answer.
+    """
+
+    def __init__(
+        self, head: Answer, chunks: Stream[bytes], budget: Budget, whole: Callable[[Answer, Gathered], Whole]
+    ) -> None:
+        self._head = head
+        self._chunks = chunks
+        self._budget = budget
+        self._whole = whole
+        self._reader = EventReader()
+        self._events: deque[ServerEvent] = deque()
+        self._gathered = Gathered()
+        self._answer: Whole | None = None
+        self._left = False
+
+    @property
+    def model(self) -> str:
+        """Who writes."""
+        return self._head.origin()["model"]
+
+    @property
+    def version(self) -> str:
+        """Its release."""
+        return self._head.origin()["version"]
+
+    @property
+    def request_id(self) -> str:
+        """What to look for in the platform's access log and traces."""
+        return self._head.request_id
+
+    @property
+    def text(self) -> str:
+        """What has come of the first choice so far."""
+        return self._gathered.text
+
+    @property
+    def answer(self) -> Whole:
+        """The whole answer, once the iteration has come to its end. Raises ClientClosed before."""
+        if self._answer is None:
+            raise ClientClosed("The answer is not whole yet: iterate the stream to its end first.")
+        return self._answer
+
+    def __aiter__(self) -> Self:
+        """The stream itself: each piece of text comes once."""
+        return self
+
+    async def __anext__(self) -> str:
+        """The next piece of the first choice's text.
+
+        Raises AnswerBrokeOff where the connection ends before the answer does, DeadlineExceeded at the end of the
+        budget, and whatever fails on the platform meanwhile.
+        """
+        while (chunk := await self._chunk()) is not None:
+            if text := self._add(chunk):
+                return text
+        raise StopAsyncIteration
+
+    async def events(self) -> AsyncIterator[dict[str, Any]]:
+        """The chunks as OpenAI's API has them, each a dict: all choices, calls of functions, log-probabilities, usage.
+
+        Raises what iterating raises.
+        """
+        while (chunk := await self._chunk()) is not None:
+            self._add(chunk)
+            yield chunk
+
+    def leave(self) -> None:
+        """Nothing can be read any more: the block was left."""
+        self._left = True
+
+    def _add(self, chunk: dict[str, Any]) -> str:
+        with self._head.being_read():
+            return self._gathered.add(chunk)
+
+    async def _chunk(self) -> dict[str, Any] | None:
+        """The next one; None at the end of the answer, which is whole then."""
+        if self._answer is not None:
+            return None
+        if self._left:
+            raise ClientClosed("The stream was left: read it inside its `with` block.")
+        while not self._events:
+            self._events.extend(self._reader.feed(await self._bytes()))
+        chunk = chunk_in(self._events.popleft(), self._head)
+        if chunk is None:
+            self._answer = self._whole(self._head, self._gathered)
+        return chunk
+
+    async def _bytes(self) -> bytes:
+        try:
+            async with within(self._budget):
+                received = await anext(self._chunks, b"")
+        except httpx.TimeoutException as exc:
+            raise self._budget.exceeded() from exc
+        except httpx.HTTPError as exc:
+            raise broke_off(self._head, str(exc) or type(exc).__name__) from exc
+        if not received:
+            raise broke_off(self._head, "its last event is missing")
+        return received
+
+
+class AsyncChat:
+    """What a client does with the models that generate text."""
+
+    _http: AsyncHttp
+    _timeout_s: float
+
+    async def chat(
+        self,
+        messages: str | Sequence[Message],
+        *,
+        model: str = "chat",
+        timeout_s: float | None = None,
+        **fields: Unpack[ChatFields],
+    ) -> ChatAnswer:
+        """The answer to a conversation; a text is one message from the user.
+
+        Raises BadInput, InputTooLong, Unsupported for what the model's backend lacks, TemplateFailed, ModelNotFound,
+        Overloaded, DeadlineExceeded, Unreachable.
+
+        >>> answer = await zoo.chat("What is the capital of France?", max_tokens=16, temperature=0)
+        >>> answer.model, answer.version, answer.finish_reason in ("stop", "length")
+        ('chat', '1', True)
+        """
+        answer = await self._http.answered(self._asking(_CHAT, chat_body(messages, model, fields), timeout_s))
+        return chat_answer(answer, gathered_whole(answer))
+
+    @asynccontextmanager
+    async def chat_stream(
+        self,
+        messages: str | Sequence[Message],
+        *,
+        model: str = "chat",
+        timeout_s: float | None = None,
+        **fields: Unpack[ChatFields],
+    ) -> AsyncIterator[AsyncTextStream[ChatAnswer]]:
+        """The same as it is written. Tried again only until it begins; the budget covers the stream to its end.
+
+        >>> async with zoo.chat_stream("Tell me a story.", max_tokens=8) as stream:
+        ...     pieces = [text async for text in stream]
+        >>> "".join(pieces) == stream.answer.text, stream.answer.usage.completion_tokens
+        (True, 8)
+        """
+        call = self._asking(_CHAT, chat_body(messages, model, fields, stream=True), timeout_s)
+        async with self._streaming(call, chat_answer) as stream:
+            yield stream
+
+    async def complete(
+        self,
+        prompt: Prompt,
+        *,
+        model: str = "chat",
+        timeout_s: float | None = None,
+        **fields: Unpack[CompletionFields],
+    ) -> Completion:
+        """What the model writes after a raw prompt, or after each of up to 16: no chat template is applied.
+
+        Raises what `chat` raises.
+
+        >>> (await zoo.complete("One, two, three,", max_tokens=4, temperature=0)).usage.completion_tokens
+        4
+        """
+        answer = await self._http.answered(
+            self._asking(_COMPLETIONS, completion_body(prompt, model, fields), timeout_s)
+        )
+        return completion(answer, gathered_whole(answer))
+
+    @asynccontextmanager
+    async def complete_stream(
+        self,
+        prompt: Prompt,
+        *,
+        model: str = "chat",
+        timeout_s: float | None = None,
+        **fields: Unpack[CompletionFields],
+    ) -> AsyncIterator[AsyncTextStream[Completion]]:
+        """The same as it is written, as `chat_stream` does it."""
+        call = self._asking(_COMPLETIONS, completion_body(prompt, model, fields, stream=True), timeout_s)
+        async with self._streaming(call, completion) as stream:
+            yield stream
+
+    def _asking(self, path: str, fields: dict[str, Any], timeout_s: float | None) -> Call:
+        """A call whose budget begins now."""
+        budget = Budget.of(self._timeout_s if timeout_s is None else timeout_s)
+        return Call(path, budget, fields, call_headers(None, None))
+
+    @asynccontextmanager
+    async def _streaming(
+        self, call: Call, whole: Callable[[Answer, Gathered], Whole]
+    ) -> AsyncIterator[AsyncTextStream[Whole]]:
+        async with self._http.opened(call) as response:
+            head = Answer(str(response.url), dict(response.headers), b"")
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                raise unreadable(head.url, "it does not stream its answer", head.request_id)
+            async with aclosing(cast("Stream[bytes]", response.aiter_bytes())) as chunks:
+                stream = AsyncTextStream(head, chunks, call.budget, whole)
+                try:
+                    yield stream
+                finally:
+                    stream.leave()
