@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import httpx
 
 from zooserve.errors import ClientClosed
-from zooserve.sdk.aio.concurrency import limits_of, new_client, sleep, within
+from zooserve.sdk.aio.concurrency import Connections, limits_of, sleep, within
 from zooserve.sdk.answers import Answer
 from zooserve.sdk.calls import Call
 from zooserve.sdk.connection import Connection
@@ -26,15 +26,13 @@ class AsyncHttp:
         self._key = {} if connection.api_key is None else {"authorization": f"Bearer {connection.api_key}"}
         self._retries = connection.retries
         self._max_body_bytes = max_body_bytes
-        self._owned = client is None
-        self._client = client or new_client(connection.base_url)
+        self._connections = Connections(connection.base_url, client)
         self._closed = False
 
     async def aclose(self) -> None:
         """Close the connections; calls in flight fail. Closing again does nothing."""
         self._closed = True
-        if self._owned:
-            await self._client.aclose()
+        await self._connections.aclose()
 
     async def answered(self, call: Call) -> Answer:
         """The whole answer. Raises an error of zooserve.errors for anything but success."""
@@ -83,9 +81,10 @@ class AsyncHttp:
 
     async def _begun(self, call: Call, body: bytes | None) -> httpx.Response | Fault:
         """The answer of one try as soon as its head is there, if that is a success."""
-        request = self._request(call, body)
+        client = self._client()
+        request = self._request(client, call, body)
         try:
-            response = await self._client.send(request, stream=True, follow_redirects=False)
+            response = await client.send(request, stream=True, follow_redirects=False)
             if response.status_code == httpx.codes.OK:
                 return response
             try:
@@ -100,13 +99,17 @@ class AsyncHttp:
             return fault_of_connection(exc, self.base_url)
         return fault_of_answer(response.status_code, dict(response.headers), told, str(request.url))
 
-    def _request(self, call: Call, body: bytes | None) -> httpx.Request:
-        if self._closed or self._client.is_closed:
+    def _client(self) -> httpx.AsyncClient:
+        client = None if self._closed else self._connections.client()
+        if client is None or client.is_closed:
             raise ClientClosed("This client was closed; make a new one, or make the calls inside its `with` block.")
+        return client
+
+    def _request(self, client: httpx.AsyncClient, call: Call, body: bytes | None) -> httpx.Request:
         headers = {"accept": "application/json", "x-request-id": call.request_id, **self._key, **call.headers}
         if body is not None:
             headers["content-type"] = "application/json"
-        return self._client.build_request(
+        return client.build_request(
             call.method,
             self.base_url + call.path,
             content=body,

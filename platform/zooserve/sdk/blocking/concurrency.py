@@ -3,7 +3,7 @@
 `aio.concurrency` has the same names over asyncio.
 """
 
-import time
+import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -13,12 +13,14 @@ from typing import TypeVar
 import httpx
 
 from zooserve.sdk.budget import Budget
+from zooserve.sdk.wire import Cancellation, bounded, pausing, working
 
-__all__ = ["Stream", "Work", "in_order", "limits_of", "new_client", "sleep", "within"]
+__all__ = ["Connections", "Lock", "Stream", "Work", "in_order", "limits_of", "sleep", "within"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Stream = Generator[Result, None, None]
+Lock = threading.Lock
 Work = Callable[[Item], Result]
 
 _END = object()
@@ -27,10 +29,11 @@ _CONNECT_S = 10.0
 
 @contextmanager
 def within(budget: Budget) -> Iterator[None]:
-    """Raises DeadlineExceeded if the budget is over when the block begins; `limits_of` bounds what happens in it."""
+    """Raises DeadlineExceeded if the budget is over at the beginning; in the block sockets time out when it ends."""
     if budget.remaining_s() <= 0:
         raise budget.exceeded()
-    yield
+    with working(budget=budget):
+        yield
 
 
 def limits_of(budget: Budget) -> httpx.Timeout:
@@ -39,40 +42,65 @@ def limits_of(budget: Budget) -> httpx.Timeout:
     return httpx.Timeout(None if remaining_s == float("inf") else remaining_s, connect=min(_CONNECT_S, remaining_s))
 
 
-def new_client(base_url: str) -> httpx.Client:
-    """Connections that are reused, as many as calls run at once. Redirects are not followed."""
+class Connections:
+    """A client whose connections are reused, by as many calls as run at once; one that was brought is never closed."""
+
+    def __init__(self, base_url: str, brought: httpx.Client | None) -> None:
+        self._brought = brought
+        self._client = brought or _new_client(base_url)
+
+    def client(self) -> httpx.Client:
+        """For one request."""
+        return self._client
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._brought is None:
+            self._client.close()
+
+
+def _new_client(base_url: str) -> httpx.Client:
     # Reading the certificates takes tens of milliseconds: only where there is something to verify.
-    return httpx.Client(
-        verify=base_url.startswith("https:"), limits=httpx.Limits(max_connections=None, max_keepalive_connections=32)
+    return bounded(
+        httpx.Client(
+            verify=base_url.startswith("https:"),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=32),
+        )
     )
 
 
 def sleep(seconds: float) -> None:
     """Block this thread."""
-    time.sleep(seconds)
+    pausing(seconds)
 
 
 def in_order(work: Work[Item, Result], items: Iterable[Item], limit: int) -> Stream[Result]:
     """The results of the work on each item, in the items' order, of which at most `limit` are taken and not given yet.
 
-    After the first error, and when the iterator is left, nothing more is begun. What runs then, at most `limit` items,
-    ends by itself, within its budget, and nobody waits for it.
+    After the first error, and when the iterator is left, nothing more is begun, and what waits at a socket is hung up.
     """
     if limit == 1:
         yield from map(work, items)
         return
     source = iter(items)
     window: deque[Future[Result]] = deque()
+    cancellation = Cancellation()
+
+    def cancellable(item: Item) -> Result:
+        with working(cancellation=cancellation):
+            return work(item)
+
     pool = ThreadPoolExecutor(limit, thread_name_prefix="zooserve")
     try:
         while True:
             while len(window) < limit and (item := next(source, _END)) is not _END:
-                window.append(pool.submit(work, item))  # type: ignore[arg-type]
+                window.append(pool.submit(cancellable, item))  # type: ignore[arg-type]
             if not window:
                 return
             _first_is_done(window)
             yield window.popleft().result()
     finally:
+        cancellation.cancel()
         pool.shutdown(wait=False, cancel_futures=True)
 
 

@@ -9,7 +9,7 @@ import httpx
 
 from zooserve.errors import ClientClosed
 from zooserve.sdk.answers import Answer
-from zooserve.sdk.blocking.concurrency import limits_of, new_client, sleep, within
+from zooserve.sdk.blocking.concurrency import Connections, limits_of, sleep, within
 from zooserve.sdk.calls import Call
 from zooserve.sdk.connection import Connection
 from zooserve.sdk.faults import Fault, fault_of_answer, fault_of_connection
@@ -27,15 +27,13 @@ class Http:
         self._key = {} if connection.api_key is None else {"authorization": f"Bearer {connection.api_key}"}
         self._retries = connection.retries
         self._max_body_bytes = max_body_bytes
-        self._owned = client is None
-        self._client = client or new_client(connection.base_url)
+        self._connections = Connections(connection.base_url, client)
         self._closed = False
 
     def close(self) -> None:
         """Close the connections; calls in flight fail. Closing again does nothing."""
         self._closed = True
-        if self._owned:
-            self._client.close()
+        self._connections.close()
 
     def answered(self, call: Call) -> Answer:
         """The whole answer. Raises an error of zooserve.errors for anything but success."""
@@ -84,9 +82,10 @@ class Http:
 
     def _begun(self, call: Call, body: bytes | None) -> httpx.Response | Fault:
         """The answer of one try as soon as its head is there, if that is a success."""
-        request = self._request(call, body)
+        client = self._client()
+        request = self._request(client, call, body)
         try:
-            response = self._client.send(request, stream=True, follow_redirects=False)
+            response = client.send(request, stream=True, follow_redirects=False)
             if response.status_code == httpx.codes.OK:
                 return response
             try:
@@ -101,13 +100,17 @@ class Http:
             return fault_of_connection(exc, self.base_url)
         return fault_of_answer(response.status_code, dict(response.headers), told, str(request.url))
 
-    def _request(self, call: Call, body: bytes | None) -> httpx.Request:
-        if self._closed or self._client.is_closed:
+    def _client(self) -> httpx.Client:
+        client = None if self._closed else self._connections.client()
+        if client is None or client.is_closed:
             raise ClientClosed("This client was closed; make a new one, or make the calls inside its `with` block.")
+        return client
+
+    def _request(self, client: httpx.Client, call: Call, body: bytes | None) -> httpx.Request:
         headers = {"accept": "application/json", "x-request-id": call.request_id, **self._key, **call.headers}
         if body is not None:
             headers["content-type"] = "application/json"
-        return self._client.build_request(
+        return client.build_request(
             call.method,
             self.base_url + call.path,
             content=body,
