@@ -19,15 +19,20 @@ __all__ = ["start_ray"]
 
 _START_S = 180.0
 _POLL_S = 0.5
-# Nothing of size goes through Ray's object store; this is the least it takes.
 _OBJECT_STORE_BYTES = 80 * 2**20
+"""The least that Ray takes: nothing of size goes through a router's object store."""
 # RayParams' fields for what is not told to ray.init.
 _PORTS = ("metrics_agent_port", "dashboard_agent_listen_port", "runtime_env_agent_port")
 _METRICS_PORT = "metrics_export_port"
 
 
-def start_ray(folder: Path, metrics_port: int) -> None:
-    """Start a Ray that this process owns; `folder` holds its sessions and sockets, its metrics are at that port."""
+def start_ray(
+    folder: Path, metrics_port: int, *, cores: int = 1, object_store_bytes: int = _OBJECT_STORE_BYTES
+) -> None:
+    """Start a Ray that this process owns; `folder` holds its sessions and sockets, its metrics are at that port.
+
+    `cores` is how many tasks of one core it runs together, whatever the machine has.
+    """
     import ray
 
     ports = {**dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True)), _METRICS_PORT: metrics_port}
@@ -38,8 +43,8 @@ def start_ray(folder: Path, metrics_port: int) -> None:
             _temp_dir=str(folder),
             _metrics_export_port=metrics_port,
             include_dashboard=False,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            num_cpus=1,
+            object_store_memory=object_store_bytes,
+            num_cpus=cores,
             num_gpus=0,
             log_to_driver=False,
         )
