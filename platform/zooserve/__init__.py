@@ -10,15 +10,17 @@ when it is first asked for.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zooserve.sdk import AsyncZoo, Zoo
+    from zooserve.sdk import AsyncZoo, Chunk, Document, Zoo, split
 
-__all__ = ["AsyncZoo", "Zoo", "__version__"]
+__all__ = ["AsyncZoo", "Chunk", "Document", "Zoo", "__version__", "split"]
+
+_OF_THE_SDK = frozenset({"AsyncZoo", "Chunk", "Document", "Zoo", "split"})
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("AsyncZoo", "Zoo"):
+    if name not in _OF_THE_SDK:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from zooserve import sdk
 

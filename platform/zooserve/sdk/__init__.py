@@ -5,7 +5,12 @@ it. Beside them lies what does not: checks (inputs, bodies), batches, budget, re
 """
 
 from zooserve.sdk.aio.client import AsyncZoo
+from zooserve.sdk.aio.collection import AsyncCollection
 from zooserve.sdk.blocking.client import Zoo
+from zooserve.sdk.blocking.collection import Collection
+from zooserve.sdk.chunks import Chunk, Document
+from zooserve.sdk.collection_results import Described, Hit, Upserted
+from zooserve.sdk.index import Index
 from zooserve.sdk.results import (
     Classification,
     Classified,
@@ -17,17 +22,27 @@ from zooserve.sdk.results import (
     SparseEmbeddings,
     SparseVector,
 )
+from zooserve.sdk.splitting import split
 
 __all__ = [
+    "AsyncCollection",
     "AsyncZoo",
+    "Chunk",
     "Classification",
     "Classified",
+    "Collection",
+    "Described",
+    "Document",
     "Embeddings",
+    "Hit",
+    "Index",
     "ModelCard",
     "QueryReading",
     "RankedDocument",
     "Reranked",
     "SparseEmbeddings",
     "SparseVector",
+    "Upserted",
     "Zoo",
+    "split",
 ]

@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -13,8 +14,11 @@ from zooserve.errors import SpaceMismatch
 from zooserve.sdk import answers, bodies
 from zooserve.sdk.batches import Part, cut, estimated_tokens
 from zooserve.sdk.blocking.chat import Chat
-from zooserve.sdk.blocking.concurrency import Stream, Work, in_order
+from zooserve.sdk.blocking.collection import Collection
+from zooserve.sdk.blocking.concurrency import Stream, in_order
 from zooserve.sdk.blocking.http import Http
+from zooserve.sdk.blocking.opening import Terms
+from zooserve.sdk.blocking.stores import StoreAddress, Stores
 from zooserve.sdk.bodies import Content, InputType, SloClass
 from zooserve.sdk.budget import Budget, checked_seconds
 from zooserve.sdk.calls import Call, new_request_id
@@ -42,6 +46,7 @@ _MAX_CONTENT_BYTES = 2**20
 _MAX_BODY_BYTES = 8 * 2**20
 
 Answered = TypeVar("Answered", bound=Origin)
+Item = TypeVar("Item")
 
 
 class Zoo(Chat):
@@ -75,6 +80,7 @@ class Zoo(Chat):
         connection = Connection.of(base_url, api_key, timeout_s, retries)
         self.base_url = connection.base_url
         self._timeout_s = connection.timeout_s
+        self._stores = Stores()
         self._http = Http(connection, checked_positive(max_body_bytes, "max_body_bytes"), http)
 
     def __repr__(self) -> str:
@@ -92,7 +98,8 @@ class Zoo(Chat):
         self.close()
 
     def close(self) -> None:
-        """Close the connections. A call after it raises ClientClosed."""
+        """Close the connections, collections' too. A call after it raises ClientClosed."""
+        self._stores.close()
         self._http.close()
 
     def embed(
@@ -124,12 +131,14 @@ class Zoo(Chat):
         texts = bodies.texts_of(input)
         prepared = self._prepared("/v1/embeddings", slo_class, timeout_s, space=space, items=len(texts))
         checked_text(model, "model")
-
-        def ask(part: Part[str]) -> Embeddings:
-            fields = bodies.embed_fields(model, part.items, input_type, long_text=long_text)
-            return answers.embeddings(self._http.answered(prepared.asking(fields)), len(part.items))
-
-        parts = self._gathered(ask, list(cut(texts, estimated_tokens)), concurrency, progress)
+        parts = self._gathered(
+            prepared,
+            list(cut(texts, estimated_tokens)),
+            lambda part: bodies.embed_fields(model, part.items, input_type, long_text=long_text),
+            lambda answer, part: answers.embeddings(answer, len(part.items)),
+            concurrency,
+            progress,
+        )
         _refuse_other_space(parts[0].space, space)
         return answers.joined_embeddings(parts)
 
@@ -165,7 +174,7 @@ class Zoo(Chat):
 
         def ask(part: Part[str]) -> Embeddings:
             fields = bodies.embed_fields(model, part.items, input_type, long_text=long_text)
-            call = Call("/v1/embeddings", Budget.of(seconds), fields, headers, request_id)
+            call = Call("/v1/embeddings", Budget.of(seconds), fields, headers, request_id, patient=True)
             return answers.embeddings(self._http.answered(call), len(part.items))
 
         checked = (checked_text(text, f"texts[{place}]") for place, text in enumerate(texts))
@@ -192,12 +201,14 @@ class Zoo(Chat):
         texts = bodies.texts_of(input)
         prepared = self._prepared("/embed_sparse", slo_class, timeout_s, space=space, items=len(texts))
         checked_text(model, "model")
-
-        def ask(part: Part[str]) -> SparseEmbeddings:
-            fields = bodies.sparse_fields(model, part.items, truncate=truncate)
-            return answers.sparse_embeddings(self._http.answered(prepared.asking(fields)), len(part.items))
-
-        parts = self._gathered(ask, list(cut(texts, estimated_tokens)), concurrency, progress)
+        parts = self._gathered(
+            prepared,
+            list(cut(texts, estimated_tokens)),
+            lambda part: bodies.sparse_fields(model, part.items, truncate=truncate),
+            lambda answer, part: answers.sparse_embeddings(answer, len(part.items)),
+            concurrency,
+            progress,
+        )
         _refuse_other_space(parts[0].space, space)
         return answers.joined_sparse(parts)
 
@@ -227,13 +238,15 @@ class Zoo(Chat):
         wanted = None if top_n is None else checked_positive(top_n, "top_n")
         prepared = self._prepared("/v2/rerank", slo_class, timeout_s, items=len(listed))
         checked_text(model, "model")
-
-        def ask(part: Part[str]) -> Reranked:
-            fields = bodies.rerank_fields(model, query, part.items, max_tokens_per_doc)
-            return answers.reranked(self._http.answered(prepared.asking(fields)), part.items, part.first)
-
-        cuts = list(cut(listed, bodies.content_bytes, max_size=_MAX_CONTENT_BYTES))
-        return answers.joined_ranks(self._gathered(ask, cuts, concurrency, progress), wanted)
+        parts = self._gathered(
+            prepared,
+            list(cut(listed, bodies.content_bytes, max_size=_MAX_CONTENT_BYTES)),
+            lambda part: bodies.rerank_fields(model, query, part.items, max_tokens_per_doc),
+            lambda answer, part: answers.reranked(answer, part.items, part.first),
+            concurrency,
+            progress,
+        )
+        return answers.joined_ranks(parts, wanted)
 
     def classify(
         self,
@@ -254,12 +267,14 @@ class Zoo(Chat):
         items = bodies.items_of(input)
         prepared = self._prepared("/v1/classify", slo_class, timeout_s, items=len(items))
         checked_text(model, "model")
-
-        def ask(part: Part[Content]) -> Classified:
-            fields = bodies.classify_fields(model, part.items)
-            return answers.classified(self._http.answered(prepared.asking(fields)), len(part.items))
-
-        parts = self._gathered(ask, list(_content_parts(items)), concurrency, progress)
+        parts = self._gathered(
+            prepared,
+            list(_content_parts(items)),
+            lambda part: bodies.classify_fields(model, part.items),
+            lambda answer, part: answers.classified(answer, len(part.items)),
+            concurrency,
+            progress,
+        )
         return answers.joined_classified(parts)
 
     def rag_query(
@@ -305,6 +320,42 @@ class Zoo(Chat):
         path = f"/v1/models/{quote(checked_text(name, 'name'), safe='/@:')}"
         return answers.model_card(self._http.answered(self._prepared(path, None, timeout_s)))
 
+    def collection(
+        self,
+        name: str,
+        *,
+        path: str | Path | None = None,
+        url: str | None = None,
+        api_key: str | None = None,
+        client: Any = None,
+        model: str | None = None,
+        sparse: str | None = None,
+        rerank_model: str = "rerank",
+        create: bool = True,
+        adopt: bool = False,
+        text_key: str = "text",
+    ) -> Collection:
+        """A collection of texts in Qdrant whose vectors are all of one embedding space: docs/rag.md.
+
+        It lies in the folder `path` (Qdrant's local mode, one process at a time), on the server at `url` with its
+        `api_key`, or where `client` leads, an QdrantClient of yours, which is not closed with this one. `model`
+        left out is the one whose vectors it holds, of a new one `embed`; one that is given must be of the same space.
+        With `sparse`, say `embed_sparse`, a new one holds sparse vectors too and is searched by both. The first call
+        creates it where it is not there, unless `create` is False. `adopt` writes into a collection that does not say
+        which vectors it holds that they are `model`'s, its texts under `text_key`, once their size and a sample agree.
+
+        Raises BadInput unless it is in exactly one place; everything else is found out by the first call.
+
+        >>> docs = zoo.collection("docs", path=folder)
+        >>> docs.upsert(["ducks swim on ponds", "tax forms are due in May"])
+        Upserted(embedded=2, unchanged=0, updated=0, removed=0)
+        >>> [hit.text for hit in docs.search("which birds swim?", 1)]
+        ['ducks swim on ponds']
+        """
+        terms = Terms(checked_text(name, "name"), model, sparse, create, adopt, text_key)
+        address = StoreAddress.of(path, url, api_key, client)
+        return Collection(self, self._stores, address, terms, rerank_model)
+
     def _prepared(
         self,
         path: str,
@@ -320,12 +371,18 @@ class Zoo(Chat):
 
     def _gathered(
         self,
-        ask: Work[Part[Any], Answered],
-        parts: Sequence[Part[Any]],
+        call: Call,
+        parts: Sequence[Part[Item]],
+        fields: Callable[[Part[Item]], dict[str, Any]],
+        read: Callable[[answers.Answer, Part[Item]], Answered],
         concurrency: int,
         progress: Progress | None,
     ) -> list[Answered]:
-        """The answers to the parts, all of one release."""
+        """The answers to the parts of a call, all of one release."""
+
+        def ask(part: Part[Item]) -> Answered:
+            return read(self._http.answered(call.asking(fields(part), patient=len(parts) > 1)), part)
+
         limit = min(checked_positive(concurrency, "concurrency"), len(parts))
         total = sum(len(part.items) for part in parts)
         made: list[Answered] = []

@@ -1,0 +1,347 @@
+"""A collection of texts in Qdrant, whose vectors are all of one embedding space, and asked for with that alone."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from zooserve.errors import (
+    BadInput,
+    CollectionError,
+    InputTooLong,
+    OtherEmbeddingSpace,
+    SpaceMismatch,
+    ZooserveError,
+)
+from zooserve.sdk.aio.opening import Opened, Terms, opened
+from zooserve.sdk.aio.stores import AsyncStore, AsyncStores, StoreAddress
+from zooserve.sdk.bodies import SloClass
+from zooserve.sdk.budget import Budget
+from zooserve.sdk.chunks import Chunk, Document, Id, Item, Passage, passages, point_id, rereadable
+from zooserve.sdk.collection_results import Described, Hit, Upserted
+from zooserve.sdk.index import index_of, require_marked
+from zooserve.sdk.inputs import checked_positive, checked_text
+from zooserve.sdk.points import documents_named, filter_of, fused, hit_of, named, payload_of, point
+from zooserve.sdk.results import SparseVector
+from zooserve.sdk.upserting import Batch, batches, compared, listed, told
+
+if TYPE_CHECKING:
+    from zooserve.sdk.aio.client import AsyncZoo
+
+__all__ = ["AsyncCollection", "Reading"]
+
+_IDS_AT_ONCE = 1000
+
+
+class Reading(Protocol):
+    """A query's vector that was made already, as `rag_query` gives it."""
+
+    @property
+    def vector(self) -> Sequence[float]:
+        """As many numbers as the space has."""
+
+    @property
+    def space(self) -> str:
+        """Where it belongs."""
+
+
+class AsyncCollection:
+    """What `AsyncZoo.collection` gives. Nothing is opened before the first call; each call finds the alias anew.
+
+    Besides the errors below each call raises what the platform fails with (`AsyncZoo.embed`), and of Qdrant:
+    StoreUnavailable where it does not answer or its folder is held by another process, StoreRefused where it refuses
+    the key. Opening raises SpaceMismatch where the model's vectors are not the collection's, UnmarkedCollection where
+    it does not say which it holds, NoSuchCollection for an alias that points nowhere.
+    """
+
+    def __init__(
+        self, zoo: "AsyncZoo", stores: AsyncStores, address: StoreAddress, terms: Terms, rerank_model: str
+    ) -> None:
+        self.name = terms.name
+        self._zoo = zoo
+        self._stores = stores
+        self._address = address
+        self._terms = terms
+        self._rerank_model = rerank_model
+        self._known: Opened | None = None
+
+    def __repr__(self) -> str:
+        """Its name and where it is, without the key."""
+        return f"{type(self).__name__}({self.name!r} in {self._address.shown})"
+
+    async def upsert(
+        self,
+        items: Iterable[Item] | Item,
+        *,
+        slo_class: SloClass | None = "bulk",
+        timeout_s: float | None = None,
+        concurrency: int = 4,
+        progress: Callable[[int], None] | None = None,
+    ) -> Upserted:
+        """Store texts, Chunks and Documents; what is there with the same text is not embedded again.
+
+        `items` may be endless: at most 256 chunks or 1 MiB of text are held at once, and about 100 bytes for each id. A
+        list is checked whole before anything is stored. `timeout_s` is the budget of each batch's embedding; `progress`
+        is called after each batch with how many chunks are done. An error says how many chunks had been stored before
+        it; giving them again finds them unchanged. A document's old chunks go when its new ones are stored.
+
+        Raises BadInput for an id that comes twice and for a text or payload that cannot be kept, InputTooLong naming
+        the chunk that is longer than the model reads.
+        """
+        self._check(items)
+        done, _ = await self._stored(items, slo_class, timeout_s, concurrency, progress)
+        return done
+
+    async def sync(
+        self,
+        items: Iterable[Item] | Item,
+        *,
+        slo_class: SloClass | None = "bulk",
+        timeout_s: float | None = None,
+        concurrency: int = 4,
+        progress: Callable[[int], None] | None = None,
+    ) -> Upserted:
+        """Make the collection hold these items and nothing else: an upsert, then all other points are removed."""
+        self._check(items)
+        done, kept = await self._stored(items, slo_class, timeout_s, concurrency, progress)
+        store, known = await self._open()
+        removed = await store.remove_but(known.place.physical, kept.__contains__)
+        return done + Upserted(removed=removed)
+
+    async def search(
+        self,
+        query: str,
+        limit: int = 10,
+        *,
+        filter: Any = None,
+        rerank: int | None = None,
+        reading: Reading | None = None,
+        timeout_s: float | None = None,
+    ) -> list[Hit]:
+        """The `limit` chunks nearest to the query, best first; none of an empty collection.
+
+        `filter` is a mapping of payload keys to values that must be equal, or a `qdrant_client.models.Filter`. With
+        `rerank` so many chunks are searched, and the reranker says which `limit` are best. A collection with a sparse
+        model is searched by both vectors, fused by their ranks. `reading` is what `rag_query` made of the query, so
+        that it is not embedded again; SpaceMismatch if it is of another space. `timeout_s` is the budget of everything
+        that the platform does for it.
+        """
+        checked_text(query, "query")
+        wanted = checked_positive(limit, "limit")
+        where = filter_of(filter)
+        found = wanted if rerank is None else max(wanted, checked_positive(rerank, "rerank"))
+        budget = None if timeout_s is None else Budget.of(timeout_s)
+        hits = await self._found(query, found, where, reading, budget)
+        return hits if rerank is None or not hits else await self._reranked(query, hits, wanted, budget)
+
+    async def delete(self, ids: Iterable[Id] | Id) -> int:
+        """Remove the chunks and documents of these ids, those that are there; how many chunks that were."""
+        listed_ids = [ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else list(ids)
+        points = {point_id(one): str(one) for one in listed_ids}
+        store, known = await self._open()
+        removed = 0
+        for start in range(0, len(points), _IDS_AT_ONCE):
+            part = dict(list(points.items())[start : start + _IDS_AT_ONCE])
+            removed += await store.remove(known.place.physical, named(part, list(part.values())))
+        return removed
+
+    async def count(self) -> int:
+        """How many chunks it holds."""
+        store, known = await self._open()
+        return await store.count(known.place.physical)
+
+    async def describe(self) -> Described:
+        """Its name, the Qdrant collection behind it, whose vectors it holds, and how many."""
+        store, known = await self._open()
+        points = await store.count(known.place.physical)
+        return Described(self.name, known.place.physical, known.index, points)
+
+    async def drop(self) -> bool:
+        """Remove it, whichever model's vectors it holds; whether it was there.
+
+        Raises UnmarkedCollection for one that is not ours.
+        """
+        store = await self._store()
+        place = await store.place(self.name)
+        if place is None:
+            return False
+        info = await store.info(place.physical)
+        require_marked(place.physical, index_of(place.physical, info.config.metadata))
+        self._known = None
+        await store.drop(place)
+        return True
+
+    async def aclose(self) -> None:
+        """Let go of the folder or the connections, which collections at one address share; the next use opens them.
+
+        A client that was given stays open. Closing the AsyncZoo does this for all of its collections.
+        """
+        await self._stores.let_go(self._address)
+
+    def _check(self, items: Any) -> None:
+        """Raises BadInput, before anything is stored, for whatever is wrong in a list."""
+        if isinstance(items, bytes) or not isinstance(items, Iterable | Chunk | Document):
+            raise BadInput(
+                f"`items` is of type {type(items).__name__}; give texts, Chunks or Documents.", param="items"
+            )
+        if rereadable(items):
+            for _ in passages(listed(items)):
+                pass
+
+    async def _stored(
+        self,
+        items: Iterable[Item] | Item,
+        slo_class: SloClass | None,
+        timeout_s: float | None,
+        concurrency: int,
+        progress: Callable[[int], None] | None,
+    ) -> tuple[Upserted, set[int | str]]:
+        """What was done, and the points that the items are."""
+        store, known = await self._open()
+        is_empty = await store.count(known.place.physical) == 0
+        done, kept = Upserted(), set[int | str]()
+        ask = {"slo_class": slo_class, "timeout_s": timeout_s, "concurrency": concurrency}
+        try:
+            for batch in batches(passages(listed(items))):
+                done += await self._stored_batch(store, known, batch, ask, is_empty=is_empty)
+                kept.update(passage.point for passage in batch.passages)
+                if progress is not None:
+                    progress(done.chunks)
+            await self._require_unmoved(store, known)
+        except ZooserveError as exc:
+            raise told(exc, done) from exc.__cause__
+        return done, kept
+
+    async def _stored_batch(
+        self, store: AsyncStore, known: Opened, batch: Batch, ask: dict[str, Any], *, is_empty: bool
+    ) -> Upserted:
+        physical = known.place.physical
+        held: dict[int | str, Any] = {}
+        if not is_empty and batch.passages:
+            points = [passage.point for passage in batch.passages]
+            held = await store.payloads(physical, points, known.index.text_key)
+        changes = compared(batch.passages, held, known.index)
+        if changes.to_embed:
+            await store.upsert(physical, await self._embedded(known, changes.to_embed, ask))
+        if changes.to_update:
+            payloads = [(passage.point, payload_of(passage, known.index)) for passage in changes.to_update]
+            await store.overwrite_payloads(physical, payloads)
+        removed = 0
+        if batch.ends and not is_empty:
+            where = documents_named(batch.documents)
+            removed = await store.remove_but(physical, batch.current.__contains__, where)
+        return Upserted(len(changes.to_embed), changes.unchanged, len(changes.to_update), removed)
+
+    async def _embedded(self, known: Opened, chunks: Sequence[Passage], ask: dict[str, Any]) -> list[Any]:
+        """PointStructs. Raises InputTooLong naming the chunk."""
+        texts = [chunk.text for chunk in chunks]
+        try:
+            dense = await self._dense(known, texts, input_type="passage", **ask)
+            sparse = await self._sparse(known, texts, **ask)
+        except InputTooLong as exc:
+            raise await self._named(known, chunks, ask, exc) from exc
+        return [
+            point(chunk, known.index, dense[place], None if sparse is None else sparse[place])
+            for place, chunk in enumerate(chunks)
+        ]
+
+    async def _named(
+        self, known: Opened, chunks: Sequence[Passage], ask: dict[str, Any], refusal: InputTooLong
+    ) -> InputTooLong:
+        """The refusal by the chunk that caused it, found by asking for each alone, the longest first."""
+        for chunk in sorted(chunks, key=lambda chunk: len(chunk.text), reverse=True):
+            try:
+                await self._dense(known, [chunk.text], input_type="passage", **ask)
+                await self._sparse(known, [chunk.text], **ask)
+            except InputTooLong as exc:
+                return InputTooLong(
+                    f"{chunk.shown} is longer than the model reads: {exc} To cut it: zooserve.split(text).",
+                    param="text",
+                    code=exc.code,
+                )
+        return refusal
+
+    async def _dense(self, known: Opened, texts: str | Sequence[str], **ask: Any) -> Any:
+        """Embeddings in the collection's space. Raises SpaceMismatch where the platform makes others by now."""
+        try:
+            return await self._zoo.embed(texts, model=known.model, space=known.index.space, **ask)
+        except (OtherEmbeddingSpace, SpaceMismatch):
+            self._known = None
+            _, again = await self._open()  # says which space it is by now, unless the model is served by another name
+            if again.place != known.place:
+                raise self._moved(known, again.place.physical) from None
+            return await self._zoo.embed(texts, model=again.model, space=again.index.space, **ask)
+
+    async def _sparse(self, known: Opened, texts: str | Sequence[str], **ask: Any) -> Sequence[SparseVector] | None:
+        if known.sparse_model is None or known.index.sparse is None:
+            return None
+        space = known.index.sparse.space
+        made = await self._zoo.embed_sparse(texts, model=known.sparse_model, space=space, **ask)
+        return made.vectors
+
+    async def _found(
+        self, query: str, limit: int, where: Any, reading: Reading | None, budget: Budget | None
+    ) -> list[Hit]:
+        store, known = await self._open()
+        ask: dict[str, Any] = {"timeout_s": _left(budget)}
+        if reading is None:
+            dense = (await self._dense(known, query, input_type="query", **ask))[0]
+        else:
+            dense = list(_of_space(self.name, known, reading))
+        sparse = await self._sparse(known, query, **ask)
+        if sparse is None:
+            found = await store.query(known.place.physical, limit, query=dense, query_filter=where)
+        else:
+            found = await store.query(known.place.physical, limit, **fused(dense, sparse[0], where, limit))
+        return [hit_of(one, known.index) for one in found]
+
+    async def _reranked(self, query: str, hits: list[Hit], limit: int, budget: Budget | None) -> list[Hit]:
+        without = [hit for hit in hits if not hit.text]
+        if without:
+            raise CollectionError(
+                f"The point {without[0].point} of {self.name} has no text to rerank. Search without `rerank`; a "
+                "collection whose texts are under another key is adopted with text_key=…."
+            )
+        texts = [hit.text for hit in hits]
+        ranked = await self._zoo.rerank(query, texts, model=self._rerank_model, top_n=limit, timeout_s=_left(budget))
+        return [hits[one.index].scored(one.score) for one in ranked]
+
+    async def _store(self) -> AsyncStore:
+        return await self._stores.at(self._address)
+
+    async def _open(self) -> tuple[AsyncStore, Opened]:
+        """Where the name leads now, checked if it leads elsewhere than before."""
+        store, known = await self._store(), self._known
+        if known is None or not await self._still_leads(store, known):
+            self._known = known = await opened(self._zoo, store, self._terms)
+        return store, known
+
+    async def _still_leads(self, store: AsyncStore, known: Opened) -> bool:
+        return await store.leads(self.name, by_alias=known.place.by_alias) == known.place.physical
+
+    async def _require_unmoved(self, store: AsyncStore, known: Opened) -> None:
+        if not await self._still_leads(store, known):
+            raise self._moved(known, "another collection")
+
+    def _moved(self, known: Opened, physical: str) -> CollectionError:
+        return CollectionError(
+            f"While this ran, {self.name} was switched from {known.place.physical} to {physical}, so that what was "
+            "stored is not where the name leads now. Do it once more."
+        )
+
+
+def _left(budget: Budget | None) -> float | None:
+    if budget is None:
+        return None
+    left = budget.remaining_s()
+    if not left:
+        raise budget.exceeded()
+    return left
+
+
+def _of_space(name: str, known: Opened, reading: Reading) -> Sequence[float]:
+    if reading.space != known.index.space:
+        raise SpaceMismatch(
+            f"The collection {name} holds vectors of {known.index.release} (space {known.index.space}); the reading "
+            f"given has one of space {reading.space}. Leave `reading` out: the collection embeds queries with its own "
+            "model."
+        )
+    return reading.vector

@@ -1,0 +1,180 @@
+# Generated from ../aio/opening.py by `make sdk`: edit it there.
+"""Opening a collection: created, adopted or found, and held to be in the space of the model that is asked."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zooserve.errors import BadInput, InputTooLong, ModelNotFound, NoSuchCollection, SpaceMismatch
+from zooserve.sdk.blocking.stores import Store
+from zooserve.sdk.index import (
+    Index,
+    Place,
+    Sparse,
+    index_of,
+    mismatch,
+    physical_name,
+    require_marked,
+    require_name,
+)
+from zooserve.sdk.points import dense_size, has_sparse
+from zooserve.sdk.results import ModelCard
+
+if TYPE_CHECKING:
+    from zooserve.sdk.blocking.client import Zoo
+
+__all__ = ["Opened", "Terms", "opened"]
+
+_DEFAULT_MODEL = "embed"
+_SAMPLE = 8
+_SAME_COSINE = 0.99
+"""Two runs of one model agree beyond this; its 8-bit sister, which is a space of its own, does not."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the caller asks of a collection. No model is the collection's own; a new one gets `embed`."""
+
+    name: str
+    model: str | None = None
+    sparse: str | None = None
+    create: bool = True
+    adopt: bool = False
+    text_key: str = "text"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A collection that may be used: the models to ask are those whose vectors it holds."""
+
+    place: Place
+    index: Index
+    model: str
+    sparse_model: str | None
+
+
+def opened(zoo: "Zoo", store: Store, terms: Terms) -> Opened:
+    """Raises NoSuchCollection, UnmarkedCollection, SpaceMismatch, or what the platform or Qdrant fail with."""
+    place = store.place(terms.name)
+    if place is None:
+        return _created(zoo, store, terms)
+    info = store.info(place.physical)
+    size = dense_size(place.physical, info)
+    index = index_of(place.physical, info.config.metadata)
+    if index is None and terms.adopt:
+        index = _adopted(zoo, store, terms, place, size)
+    index = require_marked(place.physical, index)
+    if size != index.dimensions or (index.sparse is not None and not has_sparse(info)):
+        raise SpaceMismatch(
+            f"The collection {place.physical} says that it holds {index.release}'s vectors of {index.dimensions} "
+            f"numbers{' and sparse ones' if index.sparse else ''}, and was made for {size}"
+            f"{'' if has_sparse(info) else ' and no sparse ones'}: its metadata is not its own. Embed it anew."
+        )
+    return Opened(place, index, _model_of(zoo, terms, index), _sparse_of(zoo, terms, index))
+
+
+def _created(zoo: "Zoo", store: Store, terms: Terms) -> Opened:
+    if not terms.create:
+        raise NoSuchCollection(
+            f"Neither a collection nor an alias is called {terms.name} in {store.shown}. Leave create=False out to "
+            "create it, or see whether this is the right place and name."
+        )
+    require_name(terms.name)
+    card = _card(zoo, terms.model or _DEFAULT_MODEL, "embed")
+    sparse = None if terms.sparse is None else _card(zoo, terms.sparse, "sparse")
+    index = _index(card, sparse, "text")
+    physical = physical_name(terms.name, index)
+    store.create(physical, index)
+    held = require_marked(physical, index_of(physical, (store.info(physical)).config.metadata))
+    if (held.space, held.sparse) != (index.space, index.sparse):
+        raise mismatch(physical, held, index.release, index.space)
+    store.point_alias(terms.name, physical)
+    return Opened(Place(terms.name, physical), held, terms.model or card.name, None if sparse is None else terms.sparse)
+
+
+def _adopted(zoo: "Zoo", store: Store, terms: Terms, place: Place, size: int) -> Index:
+    """Write down that the collection holds this model's vectors, once their size and a sample of them say so."""
+    card = _card(zoo, terms.model or _DEFAULT_MODEL, "embed")
+    index = _index(card, None, terms.text_key)
+    if size != index.dimensions:
+        raise SpaceMismatch(
+            f"The collection {place.physical} holds vectors of {size} numbers; {index.release} makes those of "
+            f"{index.dimensions}, so they are not its own. Adopt it with the model that made them, or embed its texts "
+            "anew under another name."
+        )
+    for text, vector in store.sample(place.physical, terms.text_key, _SAMPLE):
+        likeness = _likeness(zoo, card, text, vector)
+        if likeness is not None and likeness < _SAME_COSINE:
+            raise SpaceMismatch(
+                f"The collection {place.physical} holds a vector whose cosine with that of {index.release} for the "
+                f"same text is {likeness:.2f}: another model made it, or the text is not under {terms.text_key!r}. "
+                "Adopt it with the model that made it, or embed its texts anew under another name."
+            )
+    store.mark(place.physical, index)
+    return index
+
+
+def _likeness(zoo: "Zoo", card: ModelCard, text: str, vector: Sequence[float]) -> float | None:
+    """The cosine of a stored vector and one made now; None for a text that the model does not read whole."""
+    try:
+        made = zoo.embed(text, model=card.name, space=card.space, input_type="passage")
+    except InputTooLong:
+        return None
+    lengths = math.hypot(*made[0]) * math.hypot(*vector)
+    return sum(a * b for a, b in zip(made[0], vector, strict=True)) / lengths if lengths else 0.0
+
+
+def _model_of(zoo: "Zoo", terms: Terms, index: Index) -> str:
+    """What to ask for so that vectors are of the collection's space. Raises SpaceMismatch where nothing is."""
+    met: ModelCard | None = None
+    for name in [terms.model] if terms.model else [index.model, index.release]:
+        try:
+            met = _card(zoo, name, "embed")
+        except ModelNotFound:
+            if terms.model:
+                raise
+            continue
+        if met.space == index.space:
+            return name
+    if met is None:
+        raise SpaceMismatch(
+            f"The collection {terms.name} holds vectors of {index.release} (space {index.space}), which the platform "
+            f"at {zoo.base_url} does not serve. Enable that model, or embed the collection anew with one that it "
+            f"serves: zooserve reembed {terms.name} --to MODEL@VERSION"
+        )
+    raise mismatch(terms.name, index, f"{met.name}@{met.version}", str(met.space))
+
+
+def _sparse_of(zoo: "Zoo", terms: Terms, index: Index) -> str | None:
+    if index.sparse is None:
+        if terms.sparse is None:
+            return None
+        raise SpaceMismatch(
+            f"The collection {terms.name} has no sparse vectors beside those of {index.release} (space {index.space}), "
+            f"and {terms.sparse} is to be searched in them. Leave `sparse` out, or fill another collection with it."
+        )
+    name = terms.sparse or index.sparse.model
+    card = _card(zoo, name, "sparse")
+    if card.space != index.sparse.space:
+        raise SpaceMismatch(
+            f"The collection {terms.name} holds sparse vectors of {index.sparse.model}@{index.sparse.version} (space "
+            f"{index.sparse.space}); {card.name}@{card.version} makes those of space {card.space}, which cannot be "
+            "compared with them. Fill another collection with it."
+        )
+    return name
+
+
+def _card(zoo: "Zoo", name: str, task: str) -> ModelCard:
+    card = zoo.model(name)
+    if card.task != task or card.space is None or card.dimensions is None:
+        raise BadInput(
+            f"{name} is a model of the task {card.task}; a collection needs one of the task {task} here.",
+            param="model" if task == "embed" else "sparse",
+        )
+    return card
+
+
+def _index(card: ModelCard, sparse: ModelCard | None, text_key: str) -> Index:
+    beside = None if sparse is None else Sparse(sparse.name, sparse.version, str(sparse.space))
+    return Index(str(card.space), card.name, card.version, card.dimensions or 0, beside, text_key)

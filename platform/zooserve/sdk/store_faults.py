@@ -1,0 +1,60 @@
+"""What Qdrant, or its local mode, fails with, as errors of zooserve.errors."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from zooserve.errors import StoreRefused, StoreUnavailable
+
+__all__ = ["folder_in_use", "translated"]
+
+_SHOWN_BYTES = 300
+
+
+@contextmanager
+def translated(where: str) -> Iterator[None]:
+    """Around every call of a client. Raises StoreUnavailable, worth another try, or StoreRefused, which is not."""
+    from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
+    from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+    try:
+        yield
+    except ResourceExhaustedResponse as exc:
+        raise StoreUnavailable(f"Qdrant at {where} is asked too much; come back in {exc.retry_after_s} s.") from exc
+    except UnexpectedResponse as exc:
+        raise _refusal(where, exc.status_code or 0, exc.content) from exc
+    except ResponseHandlingException as exc:
+        if isinstance(exc.source, ValueError):  # a success whose body is not what Qdrant answers
+            raise StoreRefused(
+                f"What answers at {where} is no Qdrant, or one of another time: {_why(exc.source)}"
+            ) from exc
+        raise StoreUnavailable(
+            f"No Qdrant answers at {where} ({_why(exc.source)}). Is it up, and is this its address? Its REST port is "
+            "6333 unless the address names another."
+        ) from exc
+    except (ValueError, RuntimeError, KeyError) as exc:  # the local mode's refusals
+        raise StoreRefused(f"Qdrant at {where} refuses: {exc}") from exc
+
+
+def folder_in_use(path: str) -> StoreUnavailable:
+    """The error of a local folder that another client holds."""
+    return StoreUnavailable(
+        f"Another process, or another client of this one, uses the Qdrant folder {path}. Qdrant's local mode is for "
+        "one at a time: end that one, take another folder, or run a Qdrant server and give its url."
+    )
+
+
+def _refusal(where: str, status: int, content: bytes) -> StoreRefused | StoreUnavailable:
+    said = content[:_SHOWN_BYTES].decode("utf-8", "replace")
+    if status in (401, 403):
+        return StoreRefused(
+            f"Qdrant at {where} refuses the key ({status}): give the right one as collection(…, api_key=…). {said}"
+        )
+    if status >= 500 or status in (408, 429):
+        return StoreUnavailable(f"Qdrant at {where} fails ({status}): {said}")
+    if status == 404 and b"status" not in content:
+        return StoreRefused(f"What answers at {where} is no Qdrant (404): {said}")
+    return StoreRefused(f"Qdrant at {where} refuses ({status}): {said}")
+
+
+def _why(source: Exception) -> str:
+    return str(source)[:_SHOWN_BYTES] or type(source).__name__
