@@ -19,7 +19,9 @@ def new_request_id() -> str:
 class Call:
     """`path` begins with a slash. Without `fields` it is a GET, else a POST of them as JSON.
 
-    All tries and parts of a call share one request id: a canary's draw is by it, so that they meet one release.
+    All tries and parts of a call share one request id: a canary's draw is by it, so that they meet one release. A
+    `patient` one, a part of many, asks an overloaded platform again as long as its budget lasts: the other parts' work
+    would be lost with it.
     """
 
     path: str
@@ -27,12 +29,13 @@ class Call:
     fields: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     request_id: str = field(default_factory=new_request_id)
+    patient: bool = False
 
     @property
     def method(self) -> str:
         """Of HTTP."""
         return "GET" if self.fields is None else "POST"
 
-    def asking(self, fields: Mapping[str, Any]) -> "Call":
+    def asking(self, fields: Mapping[str, Any], *, patient: bool = False) -> "Call":
         """The same call with these fields."""
-        return replace(self, fields=fields)
+        return replace(self, fields=fields, patient=patient)

@@ -57,6 +57,11 @@ class Fault:
     again: bool = False
     after_s: float | None = None
 
+    @property
+    def overloaded(self) -> bool:
+        """Whether nothing is wrong but that others were there before."""
+        return isinstance(self.error, errors.Overloaded)
+
 
 @dataclass(frozen=True)
 class _Told:

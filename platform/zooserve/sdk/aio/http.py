@@ -37,13 +37,14 @@ class AsyncHttp:
     async def answered(self, call: Call) -> Answer:
         """The whole answer. Raises an error of zooserve.errors for anything but success."""
         body = self._body(call)
-        for failures in range(1, self._retries + 2):
+        failures = 0
+        while True:
             async with within(call.budget):
                 got = await self._answer(call, body)
             if isinstance(got, Answer):
                 return got
+            failures += 1
             await self._pause(got, failures, call)
-        raise AssertionError("the last failure raises")
 
     @asynccontextmanager
     async def opened(self, call: Call) -> AsyncIterator[httpx.Response]:
@@ -58,13 +59,14 @@ class AsyncHttp:
             await response.aclose()
 
     async def _opened(self, call: Call, body: bytes | None) -> httpx.Response:
-        for failures in range(1, self._retries + 2):
+        failures = 0
+        while True:
             async with within(call.budget):
                 got = await self._begun(call, body)
             if isinstance(got, httpx.Response):
                 return got
+            failures += 1
             await self._pause(got, failures, call)
-        raise AssertionError("the last failure raises")
 
     async def _answer(self, call: Call, body: bytes | None) -> Answer | Fault:
         got = await self._begun(call, body)
@@ -123,6 +125,7 @@ class AsyncHttp:
     async def _pause(self, fault: Fault, failures: int, call: Call) -> None:
         """Wait for the next try. Raises the fault's error where there is none, or no time for it."""
         seconds = pause_s(failures, fault.after_s, random.random())  # noqa: S311
-        if not fault.again or failures > self._retries or seconds >= call.budget.remaining_s():
+        tired = failures > self._retries and not (call.patient and fault.overloaded and self._retries)
+        if not fault.again or tired or seconds >= call.budget.remaining_s():
             raise fault.error
         await sleep(seconds)

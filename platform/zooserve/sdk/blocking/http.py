@@ -38,13 +38,14 @@ class Http:
     def answered(self, call: Call) -> Answer:
         """The whole answer. Raises an error of zooserve.errors for anything but success."""
         body = self._body(call)
-        for failures in range(1, self._retries + 2):
+        failures = 0
+        while True:
             with within(call.budget):
                 got = self._answer(call, body)
             if isinstance(got, Answer):
                 return got
+            failures += 1
             self._pause(got, failures, call)
-        raise AssertionError("the last failure raises")
 
     @contextmanager
     def opened(self, call: Call) -> Iterator[httpx.Response]:
@@ -59,13 +60,14 @@ class Http:
             response.close()
 
     def _opened(self, call: Call, body: bytes | None) -> httpx.Response:
-        for failures in range(1, self._retries + 2):
+        failures = 0
+        while True:
             with within(call.budget):
                 got = self._begun(call, body)
             if isinstance(got, httpx.Response):
                 return got
+            failures += 1
             self._pause(got, failures, call)
-        raise AssertionError("the last failure raises")
 
     def _answer(self, call: Call, body: bytes | None) -> Answer | Fault:
         got = self._begun(call, body)
@@ -124,6 +126,7 @@ class Http:
     def _pause(self, fault: Fault, failures: int, call: Call) -> None:
         """Wait for the next try. Raises the fault's error where there is none, or no time for it."""
         seconds = pause_s(failures, fault.after_s, random.random())  # noqa: S311
-        if not fault.again or failures > self._retries or seconds >= call.budget.remaining_s():
+        tired = failures > self._retries and not (call.patient and fault.overloaded and self._retries)
+        if not fault.again or tired or seconds >= call.budget.remaining_s():
             raise fault.error
         sleep(seconds)
