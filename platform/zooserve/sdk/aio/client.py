@@ -400,7 +400,7 @@ async def _of_one_space(results: Stream[Embeddings], space: str | None) -> Strea
     first: Embeddings | None = None
     async with aclosing(results) as made:
         async for result in made:
-            first = first or result
+            first = result if first is None else first
             _refuse_other_space(result.space, space)
             agreed([first, result])
             yield result

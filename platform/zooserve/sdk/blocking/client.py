@@ -401,7 +401,7 @@ def _of_one_space(results: Stream[Embeddings], space: str | None) -> Stream[Embe
     first: Embeddings | None = None
     with closing(results) as made:
         for result in made:
-            first = first or result
+            first = result if first is None else first
             _refuse_other_space(result.space, space)
             agreed([first, result])
             yield result
