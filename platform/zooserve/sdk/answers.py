@@ -57,7 +57,7 @@ class Answer:
         """The body. Raises UnreadableAnswer unless it is JSON."""
         try:
             return json.loads(self.body)
-        except ValueError as exc:
+        except (ValueError, RecursionError) as exc:
             beginning = self.body[:100].decode("utf-8", "replace")
             raise unreadable(self.url, f"it is not JSON but begins {beginning!r}", self.request_id) from exc
 
@@ -80,7 +80,7 @@ class Answer:
         """Turns what is missing or of another kind than expected into UnreadableAnswer."""
         try:
             yield
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as exc:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise unreadable(self.url, f"its answer lacks what was asked for ({exc!r})", self.request_id) from exc
 
 

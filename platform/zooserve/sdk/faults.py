@@ -76,7 +76,7 @@ class _Told:
     def read(cls, body: bytes) -> "_Told":
         try:
             value = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return cls()
         inner = value.get("error", value) if isinstance(value, dict) else None
         if isinstance(inner, str):
