@@ -16,6 +16,7 @@ from zooserve_cli.export import export
 from zooserve_cli.fetch import fetch
 from zooserve_cli.logs import logs
 from zooserve_cli.models import models
+from zooserve_cli.reembed import reembed
 from zooserve_cli.route import route
 from zooserve_cli.status import status
 from zooserve_cli.template import template
@@ -33,7 +34,7 @@ app = typer.Typer(
     # Plain help: importing what draws the boxes costs more than everything else together.
     rich_markup_mode=None,
 )
-for command in (up, down, status, doctor, fetch, export, models, logs, trace, demo, route, template):
+for command in (up, down, status, doctor, fetch, export, models, logs, trace, demo, reembed, route, template):
     app.command()(command)
 app.add_typer(ensembles.app, name="ensembles")
 app.add_typer(leaf.app, name="leaf")

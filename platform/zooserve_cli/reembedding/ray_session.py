@@ -1,0 +1,112 @@
+"""A Ray of this job's own, or a cluster's, quiet and bounded; gone in every ending that this process lives to see.
+
+After a kill -9 Ray's own processes end by themselves: the raylet and the GCS with their parent, workers within seconds,
+Ray's two agents when they give the GCS up (measured: within two minutes). The next run ends what is left before that.
+"""
+
+import hashlib
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from zooserve.errors import JobStopped, MissingPart
+from zooserve.processes.ports import free_ports
+from zooserve.processes.records import ProcessRecords
+from zooserve_cli.reembedding.endings import end_in_order
+
+__all__ = ["RayPlan", "ray_running"]
+
+_OBJECT_STORE_BYTES = 256 * 2**20
+_BLOCK_BYTES = 16 * 2**20
+_GRACE_S = 3.0
+
+
+class RayPlan:
+    """Where a job's Ray runs."""
+
+    def __init__(self, address: str | None, workers: int, records: Path) -> None:
+        self.address = address
+        self.workers = workers
+        self.records = ProcessRecords(records)
+        digest = hashlib.sha256(str(records).encode()).hexdigest()[:8]
+        # Not in the job's folder: a socket's path has 107 bytes at most.
+        self.folder = Path(tempfile.gettempdir()) / f"zsr-{digest}"
+
+
+@contextmanager
+def ray_running(plan: RayPlan) -> Iterator[None]:
+    """For the block there is a Ray, with Ray Data set up. Raises MissingPart, JobStopped where it does not start."""
+    _clear(plan)
+    if plan.address is None:
+        os.environ.update(_environment())
+    try:
+        import ray
+        import ray.data
+    except ImportError as exc:
+        raise MissingPart("Ray Data is not installed: `pip install 'zooserve[platform]'`.") from exc
+    try:
+        _start(ray, plan)
+        end_in_order()  # Ray has put a handler of its own in the place of ours
+        _bound(ray.data)
+        yield
+    finally:
+        ray.shutdown()
+        if plan.address is None:
+            _clear(plan)
+
+
+def _start(ray: Any, plan: RayPlan) -> None:
+    from zooserve_router.ray_node import start_ray
+
+    logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # that it has started
+    try:
+        if plan.address is not None:
+            ray.init(address=plan.address, log_to_driver=False, logging_level=logging.ERROR)
+            return
+        plan.folder.mkdir(mode=0o700, exist_ok=True)
+        start_ray(plan.folder, free_ports(1)[0], cores=plan.workers, object_store_bytes=_OBJECT_STORE_BYTES)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as exc:
+        where = plan.address or "on this machine"
+        raise JobStopped(f"Ray does not start {where}: {exc}") from exc
+    plan.records.take_stock(os.getpid(), {})
+    plan.records.write(record for record in plan.records.read() if record.pid != os.getpid())
+
+
+def _bound(data: Any) -> None:
+    """Blocks of 16 MiB, so that what is in flight is a few parts; and no word of Ray Data's on our terminal."""
+    context = data.DataContext.get_current()
+    context.target_max_block_size = _BLOCK_BYTES
+    context.enable_progress_bars = False
+    context.enable_operator_progress_bars = False
+    context.print_on_execution_start = False
+    for name in ("ray", "ray.data"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _environment() -> dict[str, str]:
+    """Read by Ray when it is imported."""
+    return {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # Ray listens on all interfaces whatever it is told: nobody without the token is heard.
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        # Python processes start ten times slower beside busy neighbours; Ray would end them as stuck.
+        "RAY_agent_register_timeout_ms": "180000",
+        "RAY_worker_register_timeout_seconds": "180",
+        "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+        "RAY_DEDUP_LOGS": "0",
+    }
+
+
+def _clear(plan: RayPlan) -> None:
+    """End what an earlier run of this job left behind, and only that."""
+    plan.records.reap(_GRACE_S)
+    plan.records.write([])
+    with suppress(OSError):
+        shutil.rmtree(plan.folder, ignore_errors=True)
