@@ -78,6 +78,11 @@ class Passage:
         """Of the text, in hex."""
         return str(self.payload["sha256"])
 
+    @property
+    def size(self) -> int:
+        """Bytes of the payload, the text among it, as JSON."""
+        return len(json.dumps(self.payload))
+
 
 @dataclass(frozen=True)
 class DocumentEnd:

@@ -12,8 +12,8 @@ from zooserve.sdk.points import payload_of
 
 __all__ = ["Batch", "Difference", "batches", "compared", "listed", "told"]
 
-_PASSAGES = 256
-_CHARACTERS = 1 << 20
+_PASSAGES = 1024
+_BYTES = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -49,17 +49,17 @@ def listed(items: Iterable[Item] | Item) -> Iterable[Item]:
 
 
 def batches(given: Iterable[Passage | DocumentEnd]) -> Iterator[Batch]:
-    """At most 256 passages and about 1 MiB of text each, taken from the iterable as they are needed."""
-    batch, characters = Batch(), 0
+    """At most 1,024 passages and 2 MiB of texts and payloads each, taken from the iterable as they are needed."""
+    batch, size = Batch(), 0
     for one in given:
         if isinstance(one, DocumentEnd):
             batch.ends.append(one)
             continue
-        if len(batch.passages) == _PASSAGES or characters + len(one.text) > _CHARACTERS:
+        if len(batch.passages) == _PASSAGES or (batch.passages and size + one.size > _BYTES):
             yield batch
-            batch, characters = Batch(), 0
+            batch, size = Batch(), 0
         batch.passages.append(one)
-        characters += len(one.text)
+        size += one.size
     if batch.passages or batch.ends:
         yield batch
 

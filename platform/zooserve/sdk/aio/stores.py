@@ -15,6 +15,8 @@ from zooserve.sdk.store_faults import folder_in_use, translated
 __all__ = ["AsyncStore", "AsyncStores", "StoreAddress"]
 
 _TIMEOUT_S = 60
+_POINTS_AT_ONCE = 256
+"""A server takes 32 MB in one request: 256 vectors of 4,096 numbers as JSON are about 20."""
 _PAGE = 1000
 """Points that one call scrolls or deletes by their ids."""
 
@@ -172,8 +174,9 @@ class AsyncStore:
 
     async def upsert(self, physical: str, points: Sequence[Any]) -> None:
         """PointStructs, stored when this returns."""
-        async with self._call():
-            await self._client.upsert(physical, list(points), wait=True)
+        for start in range(0, len(points), _POINTS_AT_ONCE):
+            async with self._call():
+                await self._client.upsert(physical, list(points[start : start + _POINTS_AT_ONCE]), wait=True)
 
     async def overwrite_payloads(self, physical: str, payloads: Sequence[tuple[int | str, dict[str, Any]]]) -> None:
         """Other payloads for points that stay as they are."""

@@ -77,7 +77,7 @@ class Collection:
     ) -> Upserted:
         """Store texts, Chunks and Documents; what is there with the same text is not embedded again.
 
-        `items` may be endless: at most 256 chunks or 1 MiB of text are held at once, and about 100 bytes for each id. A
+        `items` may be endless: at most 1,024 chunks or 2 MiB are held at once, and about 100 bytes for each id. A
         list is checked whole before anything is stored. `timeout_s` is the budget of each batch's embedding; `progress`
         is called after each batch with how many chunks are done. An error says how many chunks had been stored before
         it; giving them again finds them unchanged. A document's old chunks go when its new ones are stored.
