@@ -20,7 +20,7 @@ def frameworks_python() -> Path:
     return python
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def environment(platform) -> dict[str, str]:
     """The variables of a program that uses the platform through the SDK of this checkout."""
     return {**os.environ, "ZOOSERVE_URL": platform.url, "PYTHONPATH": str(ROOT / "platform")}
