@@ -9,6 +9,7 @@ from typing import Any
 from zooserve.errors import BadInput, ClientClosed, StoreRefused
 from zooserve.sdk.aio.concurrency import Lock
 from zooserve.sdk.index import DENSE, SPARSE, Index, Place, find
+from zooserve.sdk.local_mode import commit_without_waiting
 from zooserve.sdk.points import ids_of, qdrant_models
 from zooserve.sdk.store_faults import folder_in_use, translated
 
@@ -142,7 +143,7 @@ class AsyncStore:
         except StoreRefused:
             if await self.leads(physical, by_alias=False) is None:
                 raise
-        await self._index_documents(physical)
+        await self._tune(physical)
 
     async def point_alias(self, name: str, physical: str) -> None:
         """Make the name lead to this collection, in one step."""
@@ -240,9 +241,10 @@ class AsyncStore:
             found = await self._client.query_points(physical, limit=limit, with_payload=True, **query)
         return list(found.points)
 
-    async def _index_documents(self, physical: str) -> None:
-        """So that a server finds a document's chunks without reading them all; the local mode has no indexes."""
+    async def _tune(self, physical: str) -> None:
+        """A server finds a document's chunks by an index; the local mode, which has none, commits faster."""
         if self._is_local:
+            commit_without_waiting(self._client)
             return
         async with self._call():
             await self._client.create_payload_index(physical, "document", field_schema="keyword", wait=True)
@@ -279,8 +281,10 @@ def _connect(address: StoreAddress) -> Any:
             )
     try:
         Path(address.path).mkdir(parents=True, exist_ok=True)
-        return AsyncQdrantClient(path=address.path)
+        client = AsyncQdrantClient(path=address.path)
     except RuntimeError as exc:
         raise folder_in_use(address.path) from exc
     except (OSError, ValueError) as exc:
         raise StoreRefused(f"The Qdrant folder {address.path} cannot be opened: {exc}") from exc
+    commit_without_waiting(client)
+    return client

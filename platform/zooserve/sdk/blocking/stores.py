@@ -10,6 +10,7 @@ from typing import Any
 from zooserve.errors import BadInput, ClientClosed, StoreRefused
 from zooserve.sdk.blocking.concurrency import Lock
 from zooserve.sdk.index import DENSE, SPARSE, Index, Place, find
+from zooserve.sdk.local_mode import commit_without_waiting
 from zooserve.sdk.points import ids_of, qdrant_models
 from zooserve.sdk.store_faults import folder_in_use, translated
 
@@ -143,7 +144,7 @@ class Store:
         except StoreRefused:
             if self.leads(physical, by_alias=False) is None:
                 raise
-        self._index_documents(physical)
+        self._tune(physical)
 
     def point_alias(self, name: str, physical: str) -> None:
         """Make the name lead to this collection, in one step."""
@@ -241,9 +242,10 @@ class Store:
             found = self._client.query_points(physical, limit=limit, with_payload=True, **query)
         return list(found.points)
 
-    def _index_documents(self, physical: str) -> None:
-        """So that a server finds a document's chunks without reading them all; the local mode has no indexes."""
+    def _tune(self, physical: str) -> None:
+        """A server finds a document's chunks by an index; the local mode, which has none, commits faster."""
         if self._is_local:
+            commit_without_waiting(self._client)
             return
         with self._call():
             self._client.create_payload_index(physical, "document", field_schema="keyword", wait=True)
@@ -278,8 +280,10 @@ def _connect(address: StoreAddress) -> Any:
             return QdrantClient(url=address.url, api_key=address.api_key, timeout=_TIMEOUT_S, check_compatibility=False)
     try:
         Path(address.path).mkdir(parents=True, exist_ok=True)
-        return QdrantClient(path=address.path)
+        client = QdrantClient(path=address.path)
     except RuntimeError as exc:
         raise folder_in_use(address.path) from exc
     except (OSError, ValueError) as exc:
         raise StoreRefused(f"The Qdrant folder {address.path} cannot be opened: {exc}") from exc
+    commit_without_waiting(client)
+    return client
