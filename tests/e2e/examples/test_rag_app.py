@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from typing import Any
 
 import httpx
 import pytest
@@ -56,7 +57,7 @@ def is_healthy(http: httpx.Client) -> bool:
         return False
 
 
-def events(body: str) -> list[tuple[str, object]]:
+def events(body: str) -> list[tuple[str, Any]]:
     told = [event.split("\n") for event in body.split("\n\n") if event]
     return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in told]
 

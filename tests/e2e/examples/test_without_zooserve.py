@@ -23,6 +23,7 @@ def ask(platform, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("ZOOSERVE_URL", platform.url)
     monkeypatch.setenv("QDRANT_PATH", str(tmp_path / "qdrant"))
     spec = importlib.util.spec_from_file_location("without_zooserve", SCRIPT)
+    assert spec is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
 
