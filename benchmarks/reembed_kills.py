@@ -31,7 +31,9 @@ from zooserve.processes.identity import command_of, process_table
 from zooserve.sdk.index import Index
 from zooserve_cli.reembedding.comparing import same_payload
 
-WORDS = 50
+WORDS = 25
+LONGEST_WORD = 20
+"""Underlines and the like are a token for each of their characters."""
 DIMENSIONS = 8
 LEAST_COSINE = 0.99999
 ALIAS = "docs"
@@ -53,7 +55,7 @@ class Kill:
 
 def texts(count: int) -> Iterator[str]:
     """Passages of Python's language reference, and the same again with another beginning when they are used up."""
-    words = [word for _, page in sorted(topics.items()) for word in page.split()]
+    words = [word for _, page in sorted(topics.items()) for word in page.split() if len(word) < LONGEST_WORD]
     for number in range(count):
         start = number * WORDS % (len(words) - WORDS)
         yield f"{number}. {' '.join(words[start : start + WORDS])}"

@@ -43,11 +43,9 @@ class Ledger:
 
     def __init__(self, path: Path, letters: Path) -> None:
         self.standing = _folded(path)
+        _cut(letters, self.standing.letters)
         self._file = path.open("ab")
         self._letters = letters.open("ab")
-        if self._letters.tell() < self.standing.letters:
-            raise JobRefused(f"{letters} is shorter than it was: begin anew with --restart.")
-        self._letters.truncate(self.standing.letters)
 
     def __enter__(self) -> Self:
         """Itself."""
@@ -87,6 +85,14 @@ class Ledger:
 def _to_disk(file: Any) -> None:
     file.flush()
     os.fsync(file.fileno())
+
+
+def _cut(letters: Path, size: int) -> None:
+    """Take off what was written of parts that did not get into the ledger."""
+    letters.touch()
+    if letters.stat().st_size < size:
+        raise JobRefused(f"{letters} is shorter than it was: begin anew with --restart.")
+    os.truncate(letters, size)
 
 
 def _folded(path: Path) -> Standing:
