@@ -1,8 +1,8 @@
 """Write `zooserve.sdk.blocking` from `zooserve.sdk.aio`: python platform/generation/blocking_sdk.py [--check]
 
 unasync takes `async` and `await` out and renames; what prose and docstrings say of them is put right here, and ruff
-sorts names and formats. `concurrency` is written by hand on both sides. `--check` writes nothing and fails where a file
-differs from what would be written, or is none that would be.
+sorts names and formats. `concurrency` and `connections` are written by hand on both sides. `--check` writes nothing and
+fails where a file differs from what would be written, or is none that would be.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 import unasync
 
 SDK = Path(__file__).parents[1] / "zooserve" / "sdk"
-BY_HAND = frozenset({"__init__.py", "concurrency.py"})
+BY_HAND = frozenset({"__init__.py", "concurrency.py", "connections.py"})
 HEADER = "# Generated from ../aio/{name} by `make sdk`: edit it there.\n"
 RENAMED = {"aclose": "close", "aclosing": "closing", "anext": "next", "aread": "read", "aio": "blocking"} | {
     f"aiter_{what}": f"iter_{what}" for what in ("bytes", "lines", "raw", "text")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from zooserve.errors import AnswerBrokeOff
 from zooserve.sdk.faults import unreadable
 from zooserve.sdk.results import (
     Classification,
@@ -26,6 +27,7 @@ from zooserve.sdk.results import (
 
 __all__ = [
     "Answer",
+    "broke_off",
     "classified",
     "embeddings",
     "joined_classified",
@@ -82,6 +84,14 @@ class Answer:
             yield
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise unreadable(self.url, f"its answer lacks what was asked for ({exc!r})", self.request_id) from exc
+
+
+def broke_off(head: Answer, why: str) -> AnswerBrokeOff:
+    """The error of a stream that ends before its last event."""
+    return AnswerBrokeOff(
+        f"The answer of {head.url} broke off in the middle ({why}); what came is in the stream's `text`. Ask again.",
+        request_id=head.request_id,
+    )
 
 
 def embeddings(answer: Answer, count: int) -> Embeddings:

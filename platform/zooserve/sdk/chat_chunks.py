@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from zooserve.errors import AnswerBrokeOff
 from zooserve.sdk.answers import Answer
 from zooserve.sdk.chat_results import ChatAnswer, Choice, Completion, TokenLogprob, ToolCall, Usage
 from zooserve.sdk.faults import error_of_event
 from zooserve.sdk.sse import ServerEvent
 
-__all__ = ["Gathered", "broke_off", "chat_answer", "chunk_in", "completion", "gathered_whole"]
+__all__ = ["Gathered", "chat_answer", "chunk_in", "completion", "gathered_whole"]
 
 _DONE = "[DONE]"
 
@@ -90,14 +89,6 @@ def completion(head: Answer, gathered: Gathered) -> Completion:
     """The answer to a completion. Raises UnreadableAnswer where it is not at its end."""
     with head.being_read():
         return Completion(**head.origin(), choices=gathered.choices(), usage=gathered.usage)
-
-
-def broke_off(head: Answer, why: str) -> AnswerBrokeOff:
-    """The error of a stream that ends before its last event."""
-    return AnswerBrokeOff(
-        f"The answer of {head.url} broke off in the middle ({why}); what came is in the stream's `text`. Ask again.",
-        request_id=head.request_id,
-    )
 
 
 @dataclass

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
-
 from zooserve import errors
 from zooserve.sdk.retries import asks_to_wait_s, worth_another
 
-__all__ = ["Fault", "error_of_event", "fault_of_answer", "fault_of_connection", "unreadable"]
+__all__ = ["Fault", "error_of_event", "fault_of_answer", "unreadable"]
 
 _BY_CODE: dict[str, type[errors.ServingError]] = {
     kind.code: kind
@@ -99,22 +97,6 @@ def fault_of_answer(status: int, headers: Mapping[str, str], body: bytes, url: s
         error.status, error.request_id = status, headers.get("x-request-id")
         error.retry_after_s = after_s
     return Fault(error, worth_another(status, headers), after_s)
-
-
-def fault_of_connection(exc: httpx.HTTPError, url: str) -> Fault:
-    """Of a connection that could not be made, or ended before an answer began."""
-    why = str(exc) or type(exc).__name__
-    if isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
-        return Fault(
-            errors.Unreachable(
-                f"Nobody answers at {url} ({why}). Is the platform up (`zooserve up`, `zooserve status`), and is this "
-                "its address (`base_url`, or ZOOSERVE_URL)?"
-            ),
-            again=True,
-        )
-    if isinstance(exc, httpx.UnsupportedProtocol | httpx.LocalProtocolError | httpx.DecodingError):
-        return Fault(unreadable(url, why))
-    return Fault(errors.Unreachable(f"The connection to {url} ended before an answer was there ({why})."), again=True)
 
 
 def error_of_event(body: bytes, request_id: str) -> errors.ServingError:

@@ -65,8 +65,12 @@ def test_the_package_alone_loads_no_client() -> None:
     assert not loaded & {"httpx", "asyncio", "ssl", "json"}
 
 
-def test_the_blocking_client_does_not_load_the_other() -> None:
-    assert not {name for name in loaded_by("from zooserve import Zoo") if name.startswith("zooserve.sdk.aio.")}
+def test_a_client_does_not_load_the_other_nor_httpx_until_one_is_made() -> None:
+    loaded = loaded_by("from zooserve import Zoo")
+    assert not {name for name in loaded if name.startswith("zooserve.sdk.aio.")}
+    assert not loaded & {"httpx", "httpcore", "ssl", "asyncio", "concurrent.futures.process"}
+    assert "httpx" not in loaded_by("from zooserve import AsyncZoo")
+    assert "httpx" in loaded_by("from zooserve import Zoo; Zoo().close()")
 
 
 @pytest.mark.parametrize("package", [zooserve, sdk])

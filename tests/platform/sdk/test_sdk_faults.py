@@ -8,7 +8,8 @@ import pytest
 
 from zooserve import errors
 from zooserve.sdk.answers import Answer, classified, embeddings, model_cards, reranked, sparse_embeddings
-from zooserve.sdk.faults import fault_of_answer, fault_of_connection
+from zooserve.sdk.connection_faults import fault_of_connection
+from zooserve.sdk.faults import fault_of_answer
 from zooserve_router.dialects import SHAPES, STATUS, error_headers
 
 URL = "http://zoo:8000/v1/embeddings"
@@ -108,6 +109,13 @@ def test_nobody_there_says_what_to_do(exc: httpx.HTTPError) -> None:
     assert isinstance(fault.error, errors.Unreachable)
     assert fault.again
     assert all(word in str(fault.error) for word in ("http://zoo:8000", "zooserve up", "base_url"))
+
+
+def test_a_certificate_that_is_not_known_does_not_become_so() -> None:
+    fault = fault_of_connection(httpx.ConnectError("[SSL: CERTIFICATE_VERIFY_FAILED]"), "https://zoo")
+    assert isinstance(fault.error, errors.Unreachable)
+    assert "SSL_CERT_FILE" in str(fault.error)
+    assert not fault.again
 
 
 @pytest.mark.parametrize("exc", [httpx.RemoteProtocolError("gone"), httpx.ReadError(""), httpx.WriteError("reset")])

@@ -4,6 +4,7 @@ import ast
 import inspect
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from zooserve import AsyncZoo, Zoo, sdk
 ROOT = Path(__file__).parents[3]
 GENERATOR = ROOT / "platform" / "generation" / "blocking_sdk.py"
 SDK = ROOT / "platform" / "zooserve" / "sdk"
+BY_HAND = ("concurrency", "connections")
 GENERATED = sorted(
-    path for path in (SDK / "blocking").glob("*.py") if path.name not in ("__init__.py", "concurrency.py")
+    path for path in (SDK / "blocking").glob("*.py") if path.name != "__init__.py" and path.stem not in BY_HAND
 )
 
 
@@ -55,11 +57,10 @@ def test_both_clients_have_the_same_methods_and_arguments() -> None:
     } <= set(surface(Zoo))
 
 
-def test_both_hand_written_modules_have_the_same_names() -> None:
-    from zooserve.sdk.aio import concurrency as aio
-    from zooserve.sdk.blocking import concurrency as blocking
-
-    assert aio.__all__ == blocking.__all__
+@pytest.mark.parametrize("name", BY_HAND)
+def test_both_hand_written_modules_have_the_same_names(name: str) -> None:
+    halves = [import_module(f"zooserve.sdk.{half}.{name}") for half in ("aio", "blocking")]
+    assert halves[0].__all__ == halves[1].__all__
 
 
 def test_the_package_exports_the_clients_and_nothing_it_does_not_have() -> None:

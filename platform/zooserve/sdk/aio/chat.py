@@ -2,23 +2,22 @@
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
-from typing import Any, Generic, Self, TypeVar, Unpack, cast
-
-import httpx
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from zooserve.errors import ClientClosed
-from zooserve.sdk.aio.concurrency import Stream, within
-from zooserve.sdk.aio.http import AsyncHttp
-from zooserve.sdk.answers import Answer
+from zooserve.sdk.answers import Answer, broke_off
 from zooserve.sdk.bodies import call_headers
 from zooserve.sdk.budget import Budget
 from zooserve.sdk.calls import Call
-from zooserve.sdk.chat_chunks import Gathered, broke_off, chat_answer, chunk_in, completion, gathered_whole
+from zooserve.sdk.chat_chunks import Gathered, chat_answer, chunk_in, completion, gathered_whole
 from zooserve.sdk.chat_fields import ChatFields, CompletionFields, Message, Prompt, chat_body, completion_body
 from zooserve.sdk.chat_results import ChatAnswer, Completion
 from zooserve.sdk.faults import unreadable
 from zooserve.sdk.sse import EventReader, ServerEvent
+
+if TYPE_CHECKING:
+    from zooserve.sdk.aio.http import AsyncBody, AsyncHttp
 
 __all__ = ["AsyncChat", "AsyncTextStream"]
 
@@ -35,12 +34,9 @@ class AsyncTextStream(Generic[Whole]):
     and is never taken for a whole answer.
     """
 
-    def __init__(
-        self, head: Answer, chunks: Stream[bytes], budget: Budget, whole: Callable[[Answer, Gathered], Whole]
-    ) -> None:
-        self._head = head
-        self._chunks = chunks
-        self._budget = budget
+    def __init__(self, body: "AsyncBody", whole: Callable[[Answer, Gathered], Whole]) -> None:
+        self._body = body
+        self._head = body.head
         self._whole = whole
         self._reader = EventReader()
         self._events: deque[ServerEvent] = deque()
@@ -114,29 +110,24 @@ class AsyncTextStream(Generic[Whole]):
         if self._left:
             raise ClientClosed("The stream was left: read it inside its `with` block.")
         while not self._events:
-            self._events.extend(self._reader.feed(await self._bytes()))
+            self._events.extend(await self._read())
         chunk = chunk_in(self._events.popleft(), self._head)
         if chunk is None:
             self._answer = self._whole(self._head, self._gathered)
         return chunk
 
-    async def _bytes(self) -> bytes:
-        try:
-            async with within(self._budget):
-                received = await anext(self._chunks, b"")
-        except httpx.TimeoutException as exc:
-            raise self._budget.exceeded() from exc
-        except httpx.HTTPError as exc:
-            raise broke_off(self._head, str(exc) or type(exc).__name__) from exc
+    async def _read(self) -> list[ServerEvent]:
+        """The events that the next bytes complete."""
+        received = await self._body.read()
         if not received:
             raise broke_off(self._head, "its last event is missing")
-        return received
+        return self._reader.feed(received)
 
 
 class AsyncChat:
     """What a client does with the models that generate text."""
 
-    _http: AsyncHttp
+    _http: "AsyncHttp"
     _timeout_s: float
 
     async def chat(
@@ -222,13 +213,11 @@ class AsyncChat:
     async def _streaming(
         self, call: Call, whole: Callable[[Answer, Gathered], Whole]
     ) -> AsyncIterator[AsyncTextStream[Whole]]:
-        async with self._http.opened(call) as response:
-            head = Answer(str(response.url), dict(response.headers), b"")
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                raise unreadable(head.url, "it does not stream its answer", head.request_id)
-            async with aclosing(cast("Stream[bytes]", response.aiter_bytes())) as chunks:
-                stream = AsyncTextStream(head, chunks, call.budget, whole)
-                try:
-                    yield stream
-                finally:
-                    stream.leave()
+        async with self._http.opened(call) as body:
+            if not body.head.headers.get("content-type", "").startswith("text/event-stream"):
+                raise unreadable(body.head.url, "it does not stream its answer", body.head.request_id)
+            stream = AsyncTextStream(body, whole)
+            try:
+                yield stream
+            finally:
+                stream.leave()

@@ -4,25 +4,19 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
-
-import httpx
 
 from zooserve.errors import SpaceMismatch
 from zooserve.sdk import answers, bodies
 from zooserve.sdk.aio.chat import AsyncChat
-from zooserve.sdk.aio.collection import AsyncCollection
 from zooserve.sdk.aio.concurrency import Stream, in_order
-from zooserve.sdk.aio.http import AsyncHttp
-from zooserve.sdk.aio.opening import Terms
-from zooserve.sdk.aio.stores import AsyncStores, StoreAddress
 from zooserve.sdk.batches import Part, cut, estimated_tokens
 from zooserve.sdk.bodies import Content, InputType, SloClass
 from zooserve.sdk.budget import Budget, checked_seconds
 from zooserve.sdk.calls import Call, new_request_id
 from zooserve.sdk.connection import Connection
-from zooserve.sdk.inputs import checked_list, checked_positive, checked_text
+from zooserve.sdk.inputs import checked_list, checked_name, checked_positive, checked_text
 from zooserve.sdk.results import (
     Classified,
     Embeddings,
@@ -33,6 +27,11 @@ from zooserve.sdk.results import (
     SparseEmbeddings,
     agreed,
 )
+
+if TYPE_CHECKING:  # httpx takes longer to load than all of ours: not before a client is made
+    import httpx
+
+    from zooserve.sdk.aio.collection import AsyncCollection
 
 __all__ = ["AsyncZoo", "Progress"]
 
@@ -73,9 +72,12 @@ class AsyncZoo(AsyncChat):
         api_key: str | None = None,
         timeout_s: float = 60.0,
         retries: int = 2,
-        http: httpx.AsyncClient | None = None,
+        http: "httpx.AsyncClient | None" = None,
         max_body_bytes: int = _MAX_BODY_BYTES,
     ) -> None:
+        from zooserve.sdk.aio.http import AsyncHttp
+        from zooserve.sdk.aio.stores import AsyncStores
+
         connection = Connection.of(base_url, api_key, timeout_s, retries)
         self.base_url = connection.base_url
         self._timeout_s = connection.timeout_s
@@ -316,7 +318,7 @@ class AsyncZoo(AsyncChat):
         >>> card.task, card.dimensions
         ('embed', 384)
         """
-        path = f"/v1/models/{quote(checked_text(name, 'name'), safe='/@:')}"
+        path = f"/v1/models/{quote(checked_name(name, 'name'), safe='/@:')}"
         return answers.model_card(await self._http.answered(self._prepared(path, None, timeout_s)))
 
     def collection(
@@ -333,7 +335,7 @@ class AsyncZoo(AsyncChat):
         create: bool = True,
         adopt: bool = False,
         text_key: str = "text",
-    ) -> AsyncCollection:
+    ) -> "AsyncCollection":
         """A collection of texts in Qdrant whose vectors are all of one embedding space: docs/rag.md.
 
         It lies in the folder `path` (Qdrant's local mode, one process at a time), on the server at `url` with its
@@ -351,6 +353,10 @@ class AsyncZoo(AsyncChat):
         >>> [hit.text for hit in await docs.search("which birds swim?", 1)]
         ['ducks swim on ponds']
         """
+        from zooserve.sdk.aio.collection import AsyncCollection
+        from zooserve.sdk.aio.opening import Terms
+        from zooserve.sdk.aio.stores import StoreAddress
+
         terms = Terms(checked_text(name, "name"), model, sparse, create, adopt, text_key)
         address = StoreAddress.of(path, url, api_key, client)
         return AsyncCollection(self, self._stores, address, terms, rerank_model)

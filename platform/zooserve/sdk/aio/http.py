@@ -2,20 +2,43 @@
 
 import random
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
+from typing import cast
 
 import httpx
 
 from zooserve.errors import ClientClosed
-from zooserve.sdk.aio.concurrency import Connections, limits_of, sleep, within
-from zooserve.sdk.answers import Answer
+from zooserve.sdk.aio.concurrency import Stream, sleep, within
+from zooserve.sdk.aio.connections import Connections, limits_of
+from zooserve.sdk.answers import Answer, broke_off
+from zooserve.sdk.budget import Budget
 from zooserve.sdk.calls import Call
 from zooserve.sdk.connection import Connection
-from zooserve.sdk.faults import Fault, fault_of_answer, fault_of_connection
+from zooserve.sdk.connection_faults import fault_of_connection
+from zooserve.sdk.faults import Fault, fault_of_answer
 from zooserve.sdk.inputs import encoded_body
 from zooserve.sdk.retries import pause_s
 
-__all__ = ["AsyncHttp"]
+__all__ = ["AsyncBody", "AsyncHttp"]
+
+
+class AsyncBody:
+    """The body of an answer that comes in pieces, and the answer's `head`."""
+
+    def __init__(self, head: Answer, pieces: Stream[bytes], budget: Budget) -> None:
+        self.head = head
+        self._pieces = pieces
+        self._budget = budget
+
+    async def read(self) -> bytes:
+        """The next bytes, none at the end. Raises AnswerBrokeOff, or DeadlineExceeded at the end of the budget."""
+        try:
+            async with within(self._budget):
+                return await anext(self._pieces, b"")
+        except httpx.TimeoutException as exc:
+            raise self._budget.exceeded() from exc
+        except httpx.HTTPError as exc:
+            raise broke_off(self.head, str(exc) or type(exc).__name__) from exc
 
 
 class AsyncHttp:
@@ -47,14 +70,15 @@ class AsyncHttp:
             await self._pause(got, failures, call)
 
     @asynccontextmanager
-    async def opened(self, call: Call) -> AsyncIterator[httpx.Response]:
+    async def opened(self, call: Call) -> AsyncIterator["AsyncBody"]:
         """An answer of status 200 whose body is still to be read; nothing is tried again once it began.
 
-        The budget bounds the beginning alone. Leaving the block hangs up.
+        The budget bounds it to its end. Leaving the block hangs up.
         """
         response = await self._opened(call, self._body(call))
         try:
-            yield response
+            async with aclosing(cast("Stream[bytes]", response.aiter_bytes())) as pieces:
+                yield AsyncBody(Answer(str(response.url), dict(response.headers), b""), pieces, call.budget)
         finally:
             await response.aclose()
 

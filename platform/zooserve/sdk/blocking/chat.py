@@ -3,23 +3,22 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from typing import Any, Generic, Self, TypeVar, Unpack, cast
-
-import httpx
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 
 from zooserve.errors import ClientClosed
-from zooserve.sdk.answers import Answer
-from zooserve.sdk.blocking.concurrency import Stream, within
-from zooserve.sdk.blocking.http import Http
+from zooserve.sdk.answers import Answer, broke_off
 from zooserve.sdk.bodies import call_headers
 from zooserve.sdk.budget import Budget
 from zooserve.sdk.calls import Call
-from zooserve.sdk.chat_chunks import Gathered, broke_off, chat_answer, chunk_in, completion, gathered_whole
+from zooserve.sdk.chat_chunks import Gathered, chat_answer, chunk_in, completion, gathered_whole
 from zooserve.sdk.chat_fields import ChatFields, CompletionFields, Message, Prompt, chat_body, completion_body
 from zooserve.sdk.chat_results import ChatAnswer, Completion
 from zooserve.sdk.faults import unreadable
 from zooserve.sdk.sse import EventReader, ServerEvent
+
+if TYPE_CHECKING:
+    from zooserve.sdk.blocking.http import Body, Http
 
 __all__ = ["Chat", "TextStream"]
 
@@ -36,12 +35,9 @@ class TextStream(Generic[Whole]):
     and is never taken for a whole answer.
     """
 
-    def __init__(
-        self, head: Answer, chunks: Stream[bytes], budget: Budget, whole: Callable[[Answer, Gathered], Whole]
-    ) -> None:
-        self._head = head
-        self._chunks = chunks
-        self._budget = budget
+    def __init__(self, body: "Body", whole: Callable[[Answer, Gathered], Whole]) -> None:
+        self._body = body
+        self._head = body.head
         self._whole = whole
         self._reader = EventReader()
         self._events: deque[ServerEvent] = deque()
@@ -115,29 +111,24 @@ class TextStream(Generic[Whole]):
         if self._left:
             raise ClientClosed("The stream was left: read it inside its `with` block.")
         while not self._events:
-            self._events.extend(self._reader.feed(self._bytes()))
+            self._events.extend(self._read())
         chunk = chunk_in(self._events.popleft(), self._head)
         if chunk is None:
             self._answer = self._whole(self._head, self._gathered)
         return chunk
 
-    def _bytes(self) -> bytes:
-        try:
-            with within(self._budget):
-                received = next(self._chunks, b"")
-        except httpx.TimeoutException as exc:
-            raise self._budget.exceeded() from exc
-        except httpx.HTTPError as exc:
-            raise broke_off(self._head, str(exc) or type(exc).__name__) from exc
+    def _read(self) -> list[ServerEvent]:
+        """The events that the next bytes complete."""
+        received = self._body.read()
         if not received:
             raise broke_off(self._head, "its last event is missing")
-        return received
+        return self._reader.feed(received)
 
 
 class Chat:
     """What a client does with the models that generate text."""
 
-    _http: Http
+    _http: "Http"
     _timeout_s: float
 
     def chat(
@@ -219,13 +210,11 @@ class Chat:
 
     @contextmanager
     def _streaming(self, call: Call, whole: Callable[[Answer, Gathered], Whole]) -> Iterator[TextStream[Whole]]:
-        with self._http.opened(call) as response:
-            head = Answer(str(response.url), dict(response.headers), b"")
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                raise unreadable(head.url, "it does not stream its answer", head.request_id)
-            with closing(cast("Stream[bytes]", response.iter_bytes())) as chunks:
-                stream = TextStream(head, chunks, call.budget, whole)
-                try:
-                    yield stream
-                finally:
-                    stream.leave()
+        with self._http.opened(call) as body:
+            if not body.head.headers.get("content-type", "").startswith("text/event-stream"):
+                raise unreadable(body.head.url, "it does not stream its answer", body.head.request_id)
+            stream = TextStream(body, whole)
+            try:
+                yield stream
+            finally:
+                stream.leave()

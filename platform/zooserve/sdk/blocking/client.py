@@ -5,25 +5,19 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
-
-import httpx
 
 from zooserve.errors import SpaceMismatch
 from zooserve.sdk import answers, bodies
 from zooserve.sdk.batches import Part, cut, estimated_tokens
 from zooserve.sdk.blocking.chat import Chat
-from zooserve.sdk.blocking.collection import Collection
 from zooserve.sdk.blocking.concurrency import Stream, in_order
-from zooserve.sdk.blocking.http import Http
-from zooserve.sdk.blocking.opening import Terms
-from zooserve.sdk.blocking.stores import StoreAddress, Stores
 from zooserve.sdk.bodies import Content, InputType, SloClass
 from zooserve.sdk.budget import Budget, checked_seconds
 from zooserve.sdk.calls import Call, new_request_id
 from zooserve.sdk.connection import Connection
-from zooserve.sdk.inputs import checked_list, checked_positive, checked_text
+from zooserve.sdk.inputs import checked_list, checked_name, checked_positive, checked_text
 from zooserve.sdk.results import (
     Classified,
     Embeddings,
@@ -34,6 +28,11 @@ from zooserve.sdk.results import (
     SparseEmbeddings,
     agreed,
 )
+
+if TYPE_CHECKING:  # httpx takes longer to load than all of ours: not before a client is made
+    import httpx
+
+    from zooserve.sdk.blocking.collection import Collection
 
 __all__ = ["Progress", "Zoo"]
 
@@ -74,9 +73,12 @@ class Zoo(Chat):
         api_key: str | None = None,
         timeout_s: float = 60.0,
         retries: int = 2,
-        http: httpx.Client | None = None,
+        http: "httpx.Client | None" = None,
         max_body_bytes: int = _MAX_BODY_BYTES,
     ) -> None:
+        from zooserve.sdk.blocking.http import Http
+        from zooserve.sdk.blocking.stores import Stores
+
         connection = Connection.of(base_url, api_key, timeout_s, retries)
         self.base_url = connection.base_url
         self._timeout_s = connection.timeout_s
@@ -317,7 +319,7 @@ class Zoo(Chat):
         >>> card.task, card.dimensions
         ('embed', 384)
         """
-        path = f"/v1/models/{quote(checked_text(name, 'name'), safe='/@:')}"
+        path = f"/v1/models/{quote(checked_name(name, 'name'), safe='/@:')}"
         return answers.model_card(self._http.answered(self._prepared(path, None, timeout_s)))
 
     def collection(
@@ -334,7 +336,7 @@ class Zoo(Chat):
         create: bool = True,
         adopt: bool = False,
         text_key: str = "text",
-    ) -> Collection:
+    ) -> "Collection":
         """A collection of texts in Qdrant whose vectors are all of one embedding space: docs/rag.md.
 
         It lies in the folder `path` (Qdrant's local mode, one process at a time), on the server at `url` with its
@@ -352,6 +354,10 @@ class Zoo(Chat):
         >>> [hit.text for hit in docs.search("which birds swim?", 1)]
         ['ducks swim on ponds']
         """
+        from zooserve.sdk.blocking.collection import Collection
+        from zooserve.sdk.blocking.opening import Terms
+        from zooserve.sdk.blocking.stores import StoreAddress
+
         terms = Terms(checked_text(name, "name"), model, sparse, create, adopt, text_key)
         address = StoreAddress.of(path, url, api_key, client)
         return Collection(self, self._stores, address, terms, rerank_model)

@@ -1,4 +1,4 @@
-"""Waiting, time limits and bounded concurrency over threads. Written by hand; the other modules here are generated.
+"""Waiting, time limits and bounded concurrency over threads. Written by hand, as `connections` is.
 
 `aio.concurrency` has the same names over asyncio.
 """
@@ -10,12 +10,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
-import httpx
-
 from zooserve.sdk.budget import Budget
-from zooserve.sdk.wire import Cancellation, bounded, pausing, working
+from zooserve.sdk.working import Cancellation, pausing, working
 
-__all__ = ["Connections", "Lock", "Stream", "Work", "in_order", "limits_of", "sleep", "within"]
+__all__ = ["Lock", "Stream", "Work", "in_order", "sleep", "within"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,7 +22,6 @@ Lock = threading.Lock
 Work = Callable[[Item], Result]
 
 _END = object()
-_CONNECT_S = 10.0
 
 
 @contextmanager
@@ -34,39 +31,6 @@ def within(budget: Budget) -> Iterator[None]:
         raise budget.exceeded()
     with working(budget=budget):
         yield
-
-
-def limits_of(budget: Budget) -> httpx.Timeout:
-    """httpx's limits for single operations."""
-    remaining_s = max(0.001, budget.remaining_s())
-    return httpx.Timeout(None if remaining_s == float("inf") else remaining_s, connect=min(_CONNECT_S, remaining_s))
-
-
-class Connections:
-    """A client whose connections are reused, by as many calls as run at once; one that was brought is never closed."""
-
-    def __init__(self, base_url: str, brought: httpx.Client | None) -> None:
-        self._brought = brought
-        self._client = brought or _new_client(base_url)
-
-    def client(self) -> httpx.Client:
-        """For one request."""
-        return self._client
-
-    def close(self) -> None:
-        """Close the connections."""
-        if self._brought is None:
-            self._client.close()
-
-
-def _new_client(base_url: str) -> httpx.Client:
-    # Reading the certificates takes tens of milliseconds: only where there is something to verify.
-    return bounded(
-        httpx.Client(
-            verify=base_url.startswith("https:"),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=32),
-        )
-    )
 
 
 def sleep(seconds: float) -> None:
