@@ -48,6 +48,7 @@ layers: $(VENV)/.dev
 
 generated: $(VENV)/.dev
 	@$(BIN)/python platform/generation/blocking_sdk.py --check
+	@$(BIN)/python docs/reference.py --check
 	@$(BIN)/python -m zooserve_observability.dashboards --check
 	@$(BIN)/python -m zooserve_observability.rules --check
 	@$(BIN)/python -m zooserve_observability.metrics_page --check
@@ -55,8 +56,9 @@ generated: $(VENV)/.dev
 	@$(BIN)/zooserve ensembles check
 	@$(BIN)/zooserve leaf check model_repository
 
-sdk: $(VENV)/.dev ## write the SDK's blocking half from its asynchronous one
+sdk: $(VENV)/.dev ## write the SDK's blocking half from its asynchronous one, and the reference from its docstrings
 	@$(BIN)/python platform/generation/blocking_sdk.py
+	@$(BIN)/python docs/reference.py
 
 rules: $(VENV)/.dev ## write Prometheus' recording and alert rules as the code says
 	@$(BIN)/python -m zooserve_observability.rules

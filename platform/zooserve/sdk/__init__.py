@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zooserve.sdk.blocking.chat import TextStream
     from zooserve.sdk.blocking.client import Zoo
     from zooserve.sdk.blocking.collection import Collection
+    from zooserve.sdk.chat_fields import ChatFields, CompletionFields
     from zooserve.sdk.chat_results import ChatAnswer, Choice, Completion, TokenLogprob, ToolCall, Usage
     from zooserve.sdk.chunks import Chunk, Document
     from zooserve.sdk.collection_results import Described, Hit, Upserted
@@ -38,12 +39,14 @@ __all__ = [
     "AsyncTextStream",
     "AsyncZoo",
     "ChatAnswer",
+    "ChatFields",
     "Choice",
     "Chunk",
     "Classification",
     "Classified",
     "Collection",
     "Completion",
+    "CompletionFields",
     "Described",
     "Document",
     "Embeddings",
@@ -71,6 +74,7 @@ _HOMES = {
     "blocking.chat": ("TextStream",),
     "blocking.client": ("Zoo",),
     "blocking.collection": ("Collection",),
+    "chat_fields": ("ChatFields", "CompletionFields"),
     "chat_results": ("ChatAnswer", "Choice", "Completion", "TokenLogprob", "ToolCall", "Usage"),
     "chunks": ("Chunk", "Document"),
     "collection_results": ("Described", "Hit", "Upserted"),

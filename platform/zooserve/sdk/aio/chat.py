@@ -159,7 +159,9 @@ class AsyncChat:
         timeout_s: float | None = None,
         **fields: Unpack[ChatFields],
     ) -> AsyncIterator[AsyncTextStream[ChatAnswer]]:
-        """The same as it is written. Tried again only until it begins; the budget covers the stream to its end.
+        """The answer of `chat` as it is written, in a block. The budget covers it to its end.
+
+        It is tried again until it begins, and not after.
 
         >>> async with zoo.chat_stream("Tell me a story.", max_tokens=8) as stream:
         ...     pieces = [text async for text in stream]
@@ -182,7 +184,8 @@ class AsyncChat:
 
         Raises what `chat` raises.
 
-        >>> (await zoo.complete("One, two, three,", max_tokens=4, temperature=0)).usage.completion_tokens
+        >>> made = await zoo.complete("One, two, three,", max_tokens=4, temperature=0)
+        >>> made.usage.completion_tokens
         4
         """
         answer = await self._http.answered(
@@ -199,7 +202,7 @@ class AsyncChat:
         timeout_s: float | None = None,
         **fields: Unpack[CompletionFields],
     ) -> AsyncIterator[AsyncTextStream[Completion]]:
-        """The same as it is written, as `chat_stream` does it."""
+        """The answer of `complete` as it is written, in a block, as `chat_stream` does it."""
         call = self._asking(_COMPLETIONS, completion_body(prompt, model, fields, stream=True), timeout_s)
         async with self._streaming(call, completion) as stream:
             yield stream

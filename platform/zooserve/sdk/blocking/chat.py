@@ -160,7 +160,9 @@ class Chat:
         timeout_s: float | None = None,
         **fields: Unpack[ChatFields],
     ) -> Iterator[TextStream[ChatAnswer]]:
-        """The same as it is written. Tried again only until it begins; the budget covers the stream to its end.
+        """The answer of `chat` as it is written, in a block. The budget covers it to its end.
+
+        It is tried again until it begins, and not after.
 
         >>> with zoo.chat_stream("Tell me a story.", max_tokens=8) as stream:
         ...     pieces = [text for text in stream]
@@ -183,7 +185,8 @@ class Chat:
 
         Raises what `chat` raises.
 
-        >>> (zoo.complete("One, two, three,", max_tokens=4, temperature=0)).usage.completion_tokens
+        >>> made = zoo.complete("One, two, three,", max_tokens=4, temperature=0)
+        >>> made.usage.completion_tokens
         4
         """
         answer = self._http.answered(self._asking(_COMPLETIONS, completion_body(prompt, model, fields), timeout_s))
@@ -198,7 +201,7 @@ class Chat:
         timeout_s: float | None = None,
         **fields: Unpack[CompletionFields],
     ) -> Iterator[TextStream[Completion]]:
-        """The same as it is written, as `chat_stream` does it."""
+        """The answer of `complete` as it is written, in a block, as `chat_stream` does it."""
         call = self._asking(_COMPLETIONS, completion_body(prompt, model, fields, stream=True), timeout_s)
         with self._streaming(call, completion) as stream:
             yield stream
