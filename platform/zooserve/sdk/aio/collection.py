@@ -264,18 +264,28 @@ class AsyncCollection:
         try:
             return await self._zoo.embed(texts, model=known.model, space=known.index.space, **ask)
         except (OtherEmbeddingSpace, SpaceMismatch):
-            self._known = None
-            _, again = await self._open()  # says which space it is by now, unless the model is served by another name
-            if again.place != known.place:
-                raise self._moved(known, again.place.physical) from None
+            again = await self._opened_again(known)
             return await self._zoo.embed(texts, model=again.model, space=again.index.space, **ask)
 
     async def _sparse(self, known: Opened, texts: str | Sequence[str], **ask: Any) -> Sequence[SparseVector] | None:
+        """The same of sparse vectors; None where the collection has none."""
         if known.sparse_model is None or known.index.sparse is None:
             return None
         space = known.index.sparse.space
-        made = await self._zoo.embed_sparse(texts, model=known.sparse_model, space=space, **ask)
+        try:
+            made = await self._zoo.embed_sparse(texts, model=known.sparse_model, space=space, **ask)
+        except (OtherEmbeddingSpace, SpaceMismatch):
+            again = await self._opened_again(known)
+            made = await self._zoo.embed_sparse(texts, model=str(again.sparse_model), space=space, **ask)
         return made.vectors
+
+    async def _opened_again(self, known: Opened) -> Opened:
+        """After a model was found in another space: opening says which, unless it is served under another name."""
+        self._known = None
+        _, again = await self._open()
+        if again.place != known.place:
+            raise self._moved(known, again.place.physical) from None
+        return again
 
     async def _found(
         self, query: str, limit: int, where: Any, reading: Reading | None, budget: Budget | None

@@ -263,18 +263,28 @@ class Collection:
         try:
             return self._zoo.embed(texts, model=known.model, space=known.index.space, **ask)
         except (OtherEmbeddingSpace, SpaceMismatch):
-            self._known = None
-            _, again = self._open()  # says which space it is by now, unless the model is served by another name
-            if again.place != known.place:
-                raise self._moved(known, again.place.physical) from None
+            again = self._opened_again(known)
             return self._zoo.embed(texts, model=again.model, space=again.index.space, **ask)
 
     def _sparse(self, known: Opened, texts: str | Sequence[str], **ask: Any) -> Sequence[SparseVector] | None:
+        """The same of sparse vectors; None where the collection has none."""
         if known.sparse_model is None or known.index.sparse is None:
             return None
         space = known.index.sparse.space
-        made = self._zoo.embed_sparse(texts, model=known.sparse_model, space=space, **ask)
+        try:
+            made = self._zoo.embed_sparse(texts, model=known.sparse_model, space=space, **ask)
+        except (OtherEmbeddingSpace, SpaceMismatch):
+            again = self._opened_again(known)
+            made = self._zoo.embed_sparse(texts, model=str(again.sparse_model), space=space, **ask)
         return made.vectors
+
+    def _opened_again(self, known: Opened) -> Opened:
+        """After a model was found in another space: opening says which, unless it is served under another name."""
+        self._known = None
+        _, again = self._open()
+        if again.place != known.place:
+            raise self._moved(known, again.place.physical) from None
+        return again
 
     def _found(self, query: str, limit: int, where: Any, reading: Reading | None, budget: Budget | None) -> list[Hit]:
         store, known = self._open()

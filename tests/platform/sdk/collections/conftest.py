@@ -4,12 +4,14 @@ import base64
 import json
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
 import httpx
 import pytest
+from qdrant_client import QdrantClient
 
 from zooserve import Zoo
 
@@ -146,6 +148,13 @@ def zoo(served: FakePlatform) -> Iterator[Zoo]:
 def docs(zoo: Zoo, tmp_path):
     """An empty collection in Qdrant's local mode."""
     return zoo.collection("docs", path=tmp_path / "qdrant")
+
+
+@pytest.fixture
+def in_memory(zoo: Zoo):
+    """An empty collection in no folder, for many points: a folder's files take a commit for each."""
+    with closing(QdrantClient(":memory:")) as client:
+        yield zoo.collection("docs", client=client)
 
 
 def _texts(given: str | list[str]) -> list[str]:

@@ -127,11 +127,11 @@ def test_an_id_that_comes_twice_is_refused_by_name_before_anything_is_stored(doc
     assert docs.count() == 0
 
 
-def test_an_id_that_comes_twice_in_a_stream_says_what_was_stored_before_it(docs, served) -> None:
+def test_an_id_that_comes_twice_in_a_stream_says_what_was_stored_before_it(in_memory) -> None:
     items = ({"id": number, "text": f"text {number}"} for number in itertools.chain(range(3000), [7]))
     with pytest.raises(BadInput, match=r"The id 7 comes twice.*2048 chunks were in the collection"):
-        docs.upsert(items)
-    assert docs.count() == 2048
+        in_memory.upsert(items)
+    assert in_memory.count() == 2048
 
 
 def test_equal_texts_without_ids_are_one_point_unless_their_payloads_differ(docs) -> None:
@@ -203,7 +203,7 @@ def test_a_failure_in_the_middle_says_what_is_stored_and_doing_it_again_goes_on_
     assert docs.upsert(items) == Upserted(embedded=2500 - 1024, unchanged=1024)
 
 
-def test_an_endless_iterable_is_taken_a_batch_at_a_time(docs) -> None:
+def test_an_endless_iterable_is_taken_a_batch_at_a_time(in_memory) -> None:
     taken, ahead = 0, []
 
     def texts():
@@ -212,7 +212,7 @@ def test_an_endless_iterable_is_taken_a_batch_at_a_time(docs) -> None:
             taken += 1
             yield f"text {number} of many"
 
-    done = docs.upsert(texts(), progress=lambda stored: ahead.append(taken - stored))
+    done = in_memory.upsert(texts(), progress=lambda stored: ahead.append(taken - stored))
     assert done == Upserted(embedded=20_000)
     assert len(ahead) == 20
     assert max(ahead) <= 1
