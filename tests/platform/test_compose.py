@@ -1,6 +1,10 @@
 """docker-compose.yml holds together: nothing it names is missing. No container engine is needed, and none was used."""
 
 import re
+import subprocess
+import threading
+import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +77,84 @@ def test_prometheus_scrapes_each_part_by_its_name_and_tritons_have_their_quantil
     own = [launch for launch in launches if "tritonserver --model-repository" in launch]
     assert own
     assert all("--metrics-config=summary_latencies=true" in launch for launch in own)
+
+
+def test_qdrant_stands_beside_the_platform_and_shares_no_network_with_it(compose: Any) -> None:
+    services = compose["services"]
+    assert services["qdrant"]["networks"] == ["vectors"]
+    assert {name for name, service in services.items() if "vectors" in service["networks"]} == {"qdrant", "prometheus"}
+    assert not [name for name, service in services.items() if "qdrant" in service.get("depends_on", ())]
+    told = [service.get("environment", {}) for name, service in services.items() if name != "qdrant"]
+    assert "qdrant" not in str(told).lower()
+
+
+def test_qdrants_key_is_a_secret_file_that_git_and_images_leave_out(compose: Any) -> None:
+    qdrant = compose["services"]["qdrant"]
+    assert "API_KEY" not in str(qdrant["environment"])
+    assert qdrant["secrets"] == ["qdrant_api_key"]
+    assert compose["secrets"]["qdrant_api_key"] == {"file": "${QDRANT_API_KEY_FILE}"}
+    key = re.search(r"^QDRANT_API_KEY_FILE=\./(.+)$", (ROOT / ".env.example").read_text(), re.M)
+    assert key is not None
+    for ignored in (".gitignore", ".dockerignore"):
+        assert key[1] in (ROOT / ignored).read_text().splitlines()
+    # Prometheus reads the same file: the folder that it has mounted, and the name in its configuration.
+    scraped = (ROOT / "observability" / "prometheus" / "prometheus.yml").read_text()
+    assert (ROOT / key[1]).parent == ROOT / "observability" / "prometheus"
+    assert f"credentials_file: {Path(key[1]).name}" in scraped
+
+
+@pytest.mark.parametrize(("key", "started"), [("s3cret\n", "s3cret"), ("", "")])
+def test_qdrant_starts_with_the_secret_as_its_key_and_not_without_one(
+    compose: Any, tmp_path: Path, key: str, started: str
+) -> None:
+    (tmp_path / "key").write_text(key)
+    entrypoint = tmp_path / "entrypoint.sh"
+    entrypoint.write_text('#!/usr/bin/env bash\necho "$QDRANT__SERVICE__API_KEY"\n')
+    entrypoint.chmod(0o755)
+    *shell, script = compose["services"]["qdrant"]["entrypoint"]
+    script = script.replace("$$", "$").replace("/run/secrets/qdrant_api_key", str(tmp_path / "key"))
+    done = subprocess.run([*shell, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == started
+    assert (done.returncode == 0) is bool(started)
+    assert bool(started) or "QDRANT_API_KEY_FILE" in done.stderr
+
+
+@pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])
+def test_qdrants_health_check_reads_the_status(compose: Any, status: int, healthy: bool) -> None:
+    paths = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        kind, *command, script = compose["services"]["qdrant"]["healthcheck"]["test"]
+        script = script.replace("$$", "$").replace("/6333", f"/{server.server_port}")
+        done = subprocess.run([*command, script], capture_output=True, timeout=60, check=False)
+        thread.join()
+    assert kind == "CMD"
+    assert paths == ["/readyz"]
+    assert (done.returncode == 0) is healthy
+
+
+def test_what_qdrant_keeps_and_what_restores_it_are_volumes_of_their_own(compose: Any) -> None:
+    qdrant = compose["services"]["qdrant"]
+    targets = dict(reversed(volume.split(":")) for volume in qdrant["volumes"])
+    assert targets == {"/qdrant/storage": "qdrant", "/qdrant/snapshots": "qdrant-snapshots"}
+    assert qdrant["environment"]["QDRANT__STORAGE__SNAPSHOTS_PATH"] == "/qdrant/snapshots"
+
+
+def test_qdrants_tag_is_pinned_and_fits_the_client() -> None:
+    tag = re.search(r"^QDRANT_TAG=v(\d+)\.(\d+)\.\d+$", (ROOT / ".env.example").read_text(), re.M)
+    assert tag is not None
+    runtime = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["runtime"]
+    (client,) = (found for found in (re.match(r"qdrant-client==(\d+)\.(\d+)\.", pin) for pin in runtime) if found)
+    assert tag[1] == client[1]
+    assert abs(int(tag[2]) - int(client[2])) <= 1

@@ -1,5 +1,6 @@
 """The house rules that no linter knows."""
 
+import ast
 import re
 import shutil
 import subprocess
@@ -78,3 +79,30 @@ def test_importing_zooserve_loads_nothing_heavy() -> None:
     code = "import sys, zooserve; print(*sorted(m.partition('.')[0] for m in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not set(loaded) & {"ray", "torch", "onnxruntime", "tritonclient", "numpy", "fastapi", "pydantic"}
+
+
+def test_nothing_that_serves_knows_the_vector_database() -> None:
+    """It is a sidecar: an application and the SDK talk to it, and no layer that answers requests does."""
+    for component in ("router", "ensembles", "observability"):
+        for file in (ROOT / component).rglob("*.py"):
+            for name in _imported(file):
+                assert name.partition(".")[0] != "qdrant_client", file
+                # The parser of event streams is shared; collections are the SDK's alone.
+                assert not name.startswith("zooserve.sdk") or name.startswith("zooserve.sdk.sse"), file
+
+
+def test_the_routers_application_loads_no_client_of_a_vector_database() -> None:
+    code = "import sys, zooserve_router.app; print(*sorted(m.partition('.')[0] for m in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "zooserve_router" in loaded
+    assert "qdrant_client" not in loaded
+
+
+def _imported(file: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
