@@ -33,7 +33,7 @@ def service(platform, environment, data):
         cwd=platform.root / "examples/rag_app",
     )
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as http:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as http:
             wait_until(lambda: process.poll() is None and is_healthy(http))
             for name, text in (("ducks.md", DUCKS), ("taxes.md", TAXES)):
                 assert http.put(f"/documents/{name}", content=text).json()["embedded"] > 0
@@ -43,7 +43,7 @@ def service(platform, environment, data):
         process.wait(60)
 
 
-def wait_until(holds, timeout_s: float = 120) -> None:
+def wait_until(holds, timeout_s: float = 300) -> None:
     end = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < end, "it did not come to hold"

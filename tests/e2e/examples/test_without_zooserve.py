@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from qdrant_client import QdrantClient
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 SCRIPT = Path(__file__).parents[3] / "examples/without_zooserve.py"
 DUCKS = "# Ducks\n\nDucks sleep on the pond, one eye open.\n\n" + "Ducks eat water plants and insects. " * 30
 TAXES = "# Taxes\n\nThe tax form is due on the last day of May."
