@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from zooserve.errors import BadInput, DeadlineExceeded
 
-__all__ = ["Budget"]
+__all__ = ["Budget", "checked_seconds"]
+
+_ENDLESS_S = 31 * 86_400
+"""Sockets and event loops count no further than some decades, and nobody waits for them."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,8 @@ class Budget:
     @classmethod
     def of(cls, total_s: float) -> "Budget":
         """A budget that begins now. Raises BadInput unless it is a number of seconds above 0."""
-        return cls(checked_seconds(total_s), time.monotonic() + total_s)
+        seconds = checked_seconds(total_s)
+        return cls(seconds, time.monotonic() + seconds)
 
     def remaining_s(self) -> float:
         """What is left, never less than 0."""
@@ -40,7 +44,7 @@ class Budget:
 
 
 def checked_seconds(value: float) -> float:
-    """The value. Raises BadInput unless it is a number above 0."""
+    """The value, infinite from a month on. Raises BadInput unless it is a number above 0."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise BadInput(f"`timeout_s` is {value!r}; it must be a number of seconds above 0.", param="timeout_s")
-    return float(value)
+    return float(value) if value < _ENDLESS_S else math.inf

@@ -1,13 +1,21 @@
 """Checks of what a caller gives, before anything is sent: each refusal names the argument and the item."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 from urllib.parse import urlsplit
 
 from zooserve.errors import BadInput, BodyTooLarge
 
-__all__ = ["checked_base_url", "checked_header", "checked_list", "checked_positive", "checked_text", "encoded_body"]
+__all__ = [
+    "checked_base_url",
+    "checked_header",
+    "checked_list",
+    "checked_name",
+    "checked_positive",
+    "checked_text",
+    "encoded_body",
+]
 
 _ADDRESS = "for example http://127.0.0.1:8000"
 
@@ -26,13 +34,20 @@ def checked_text(value: Any, param: str) -> str:
 
 
 def checked_list(value: Any, param: str) -> list[Any]:
-    """The items of any iterable but texts, bytes and mappings. Raises BadInput for those and if there is none."""
-    if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Iterable):
+    """The items of any iterable that has an order. Raises BadInput for texts, mappings, sets, and if there is none."""
+    if isinstance(value, str | bytes | bytearray | Mapping | Set) or not isinstance(value, Iterable):
         raise BadInput(f"`{param}` is {_kind(value)}; it must be a list.", param=param, code="invalid_type")
     items = list(value)
     if not items:
         raise BadInput(f"`{param}` is an empty list; send at least one item.", param=param)
     return items
+
+
+def checked_name(value: Any, param: str) -> str:
+    """A name that can stand in a path. Raises BadInput for what would lead elsewhere."""
+    if {".", ".."} & set(checked_text(value, param).split("/")):
+        raise BadInput(f"`{param}` is {value[:64]!r}; no model is called so.", param=param)
+    return str(value)
 
 
 def checked_base_url(value: Any) -> str:
