@@ -11,6 +11,13 @@ __all__ = ["fault_of_connection"]
 def fault_of_connection(exc: httpx.HTTPError, url: str) -> Fault:
     """Of a connection that could not be made, or ended before an answer began."""
     why = str(exc) or type(exc).__name__
+    if isinstance(exc, httpx.ConnectError) and "SSL" in why:
+        return Fault(
+            errors.Unreachable(
+                f"There is no safe connection to {url} ({why}). Does it speak https, and is its certificate known here "
+                "(SSL_CERT_FILE, or an httpx client of yours as `http`)?"
+            )
+        )
     if isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
         return Fault(
             errors.Unreachable(
