@@ -261,9 +261,9 @@ class AsyncZoo(AsyncChat):
     ) -> Classified:
         """Labels of one item or of a list, in its order: texts, or OpenAI's content parts for images and files.
 
-        >>> made = await zoo.classify(["you are a lovely duck"])
-        >>> made[0].label is None
-        True
+        >>> made = await zoo.classify(["you are an idiot", "the duck swims on the pond"])
+        >>> [each.label for each in made]
+        ['toxic', None]
         """
         items = bodies.items_of(input)
         prepared = self._prepared("/v1/classify", slo_class, timeout_s, items=len(items))
