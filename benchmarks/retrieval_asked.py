@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float32]
 Sparse = Sequence[tuple[npt.NDArray[np.int32], Floats]]
 """Words and their weights, of each text."""
 
-TEXTS_AT_ONCE = 128
+TEXTS_AT_ONCE = 32
 QUESTIONS_AT_ONCE = 4
 TIMEOUT_S = 300.0
 """Of one call; a shared machine may take long."""

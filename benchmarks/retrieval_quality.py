@@ -55,8 +55,8 @@ SAMPLES: Mapping[str, Sample] = {
     "debian_de": Sample({"test": 200}, 300, "6e804829d11311cbc2666d0d62a82902574fff0091f83bb398ff904da28b8997"),
     "manuals": Sample({"dev": 80}, 220, "28006bf0e927ad936565f158c08c56ac95a75a58470b642771df1bb427fba890"),
 }
-TESTS = (("faq", "test"), ("debian", "test"), ("debian_de", "test"))
-DEVS = (("debian", "dev"), ("manuals", "dev"))
+TESTS: Sequence[tuple[str, Split]] = (("faq", "test"), ("debian", "test"), ("debian_de", "test"))
+DEVS: Sequence[tuple[str, Split]] = (("debian", "dev"), ("manuals", "dev"))
 """Questions by which something may be chosen; none of them is a test question."""
 FUSIONS: Mapping[str, tuple[int, float]] = {
     f"k={k}, sparse {weight:g}": (k, weight) for k in (2, 20, 60) for weight in (1.0, 0.5, 0.25)
@@ -64,8 +64,6 @@ FUSIONS: Mapping[str, tuple[int, float]] = {
 """Ways to fuse that are tried on dev: RRF's k, and the sparse list's weight beside the dense one's 1."""
 QDRANTS = "k=2, sparse 1"
 """The one that Qdrant takes when nothing is said."""
-ROADS = ("embed", "embed + rerank", "hybrid", "hybrid, chosen", "hybrid, chosen + rerank")
-"""What the advice is chosen from, on dev. Not the trained rerankers: they learned from texts like those of dev."""
 PAIRS = (
     ("embed_int8", "embed"),
     ("embed_multilingual", "embed"),
@@ -168,8 +166,8 @@ def measured(folder: Path, asked: Asked, *, other_texts: bool) -> dict[str, Any]
         for fusion, how in FUSIONS.items():
             searches[key].fuse(fusion, *how)
     chosen = best_on_dev({key: searches[key].ranks() for key in searches if key.endswith("dev")}, tuple(FUSIONS))
-    for key, search in searches.items():
-        roads(search, key, FUSIONS[chosen])
+    for name, split in TESTS:
+        every_way(searches[f"{name} {split}"], FUSIONS[chosen] if name != "debian_de" else None)
     return {
         "models": asked.models,
         "sets": sets,
@@ -178,22 +176,21 @@ def measured(folder: Path, asked: Asked, *, other_texts: bool) -> dict[str, Any]
     }
 
 
-def roads(search: Search, key: str, chosen: tuple[int, float]) -> None:
-    """Every way that is measured on these questions."""
-    if key == "debian_de test":
-        search.by("embed")
-        search.by("embed_multilingual")
-        return
-    tested = key.endswith("test")
-    for model in ("embed", *(("embed_int8", "embed_multilingual") if tested else ()), "embed_sparse"):
+def every_way(search: Search, chosen: tuple[int, float] | None) -> None:
+    """What is measured on test questions. Without a fusion they are German, and only dense models are tried."""
+    for model in ("embed", "embed_multilingual", *(("embed_int8", "embed_sparse") if chosen else ())):
         search.by(model)
+    if chosen is None:
+        return
     search.fuse("hybrid", *FUSIONS[QDRANTS])
     search.fuse("hybrid, chosen", *chosen)
-    for way in ("embed", "hybrid, chosen"):
-        search.rerank(way, "rerank")
-    if tested:
-        search.rerank("embed", "rerank_cross")
-        search.rerank("embed", "rerank_trees")
+    for way, reranker in (
+        ("embed", "rerank"),
+        ("hybrid, chosen", "rerank"),
+        ("embed", "rerank_trees"),
+        ("embed", "rerank_cross"),
+    ):
+        search.rerank(way, reranker)
 
 
 def best_on_dev(ranks: Mapping[str, Ranks], ways: Sequence[str]) -> str:
@@ -244,11 +241,10 @@ def _choice(record: Mapping[str, Any]) -> str:
     dev = {key: ranks for key, ranks in record["ranks"].items() if key.endswith("dev")}
     rows = [
         [way, *(f"{ndcg(np.array(ranks[way])).mean():.3f}" for ranks in dev.values()), f"{_dev_mean(dev, way):.3f}"]
-        for way in (*FUSIONS, *ROADS)
+        for way in ("embed", "embed_sparse", *FUSIONS)
     ]
     titles = [f"{key}, {len(ranks['embed'])} questions" for key, ranks in dev.items()]
-    told = f"Fusion chosen on dev: {best_on_dev(dev, tuple(FUSIONS))}. Road chosen on dev: {best_on_dev(dev, ROADS)}."
-    return _table(["NDCG@10 on dev", *titles, "mean"], rows) + f"\n\n{told}"
+    return _table(["NDCG@10 on dev", *titles, "mean"], rows) + f"\n\nChosen on dev: {record['fusion']}."
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
