@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["reembed"]
 
+_TIMEOUT_S = 300.0
+"""For a probe, and for a sample of the result, on a platform that is busy with everything else."""
+
 
 def reembed(
     collection: Annotated[str, typer.Argument(help="The alias that is searched, as `docs`.")],
@@ -111,14 +114,18 @@ def _run(settings: Settings, request: "Request", router: str, *, dry_run: bool, 
 
     folder = JobFolder(settings.state_dir, request.address.shown, request.name)
     try:
-        with folder.held(), Zoo(router) as zoo, Store.opened(request.address, create=bool(request.files)) as store:
+        with (
+            folder.held(),
+            Zoo(router, timeout_s=_TIMEOUT_S) as zoo,
+            Store.opened(request.address, create=bool(request.files)) as store,
+        ):
             plan = planned(zoo, store, request)
             if dry_run:
                 _show(_intended(plan, folder), as_json=as_json)
                 return
             orders = Orders(
                 base_url=router,
-                api_key=None,
+                api_key=os.environ.get("ZOOSERVE_API_KEY"),
                 model=plan.index.release,
                 space=plan.index.space,
                 dimensions=plan.index.dimensions,

@@ -216,10 +216,10 @@ def _index(zoo: Zoo, to: str, sparse_model: str | None, text_key: str) -> Index:
     card = zoo.model(to)
     if card.task != "embed":
         raise BadInput(f"{card.name} is for {card.task}: --to needs a model that embeds ({_listed(_embedding(zoo))}).")
-    made = zoo.embed([_PROBE], model=to, slo_class="bulk")
+    made = zoo.embed([_PROBE], model=to)
     sparse = None
     if sparse_model is not None:
-        words = zoo.embed_sparse([_PROBE], model=sparse_model, slo_class="bulk")
+        words = zoo.embed_sparse([_PROBE], model=sparse_model)
         sparse = Sparse(words.model, words.version, words.space)
     return Index(made.space, made.model, made.version, made.dimensions, sparse, text_key)
 

@@ -18,6 +18,7 @@ JOB_KEY = "zooserve_reembed"
 """Under which the new collection's metadata has the job's id, and what to roll back to."""
 
 _TIMEOUT_S = 60
+_KEY_STATUS = (401, 403)
 _TRIES = 6
 _FIRST_PAUSE_S = 0.5
 
@@ -217,7 +218,7 @@ def _connected(address: Address, *, create: bool) -> Any:
     from qdrant_client import QdrantClient
 
     if address.folder is None:
-        with translated(address.shown):
+        with _key_told(address), translated(address.shown):
             client = QdrantClient(
                 url=address.url, api_key=address.api_key, timeout=_TIMEOUT_S, check_compatibility=False
             )
@@ -232,6 +233,21 @@ def _connected(address: Address, *, create: bool) -> Any:
         raise folder_in_use(address.folder) from exc
     except (OSError, ValueError, KeyError) as exc:
         raise StoreRefused(f"The Qdrant folder {address.folder} cannot be opened: {exc}") from exc
+
+
+@contextmanager
+def _key_told(address: Address) -> Iterator[None]:
+    """For the block, a refused key is told with where this command takes it from."""
+    try:
+        yield
+    except StoreRefused as exc:
+        if getattr(exc.__cause__, "status_code", None) not in _KEY_STATUS:
+            raise
+        given = "the key" if address.api_key else "to answer without a key"
+        raise StoreRefused(
+            f"Qdrant at {address.shown} refuses {given}: set the right one in QDRANT_API_KEY, or in the variable that "
+            "--qdrant-key-variable names."
+        ) from exc
 
 
 def _extra(info: Any) -> dict[str, Any]:
