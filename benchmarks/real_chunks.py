@@ -22,9 +22,10 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
+from zooserve.sdk.splitting import TokenCount
 from zooserve.settings import Settings
-from zooserve_cli.rag.chunks import TokenCount, cut
-from zooserve_cli.rag.corpus import Document, read_corpus
+from zooserve_cli.rag.chunks import cut
+from zooserve_cli.rag.corpus import Page, read_corpus
 
 __all__ = ["TOKENIZER", "RealChunk", "length_table", "quick_count", "real_chunks", "token_lengths"]
 
@@ -85,7 +86,7 @@ def quick_count(tokenizer: Tokenizer) -> TokenCount:
     return lambda text: sum(map(of_word, _WORDS.findall(text)))
 
 
-def _packages() -> Iterator[Document]:
+def _packages() -> Iterator[Page]:
     """A document for each module that has something to say, read from its source without importing it."""
     root = Path(sysconfig.get_path("purelib"))
     for path in sorted(root.rglob("*.py")):
@@ -96,7 +97,7 @@ def _packages() -> Iterator[Document]:
             continue
         text = "\n\n".join(_docstrings(tree))
         if len(text) >= _SHORTEST_CHARACTERS:
-            yield Document(name, name, text)
+            yield Page(name, name, text)
 
 
 def _docstrings(tree: ast.Module) -> Iterator[str]:
