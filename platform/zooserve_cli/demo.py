@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zooserve.catalogue import load_catalogue
-from zooserve.errors import MissingPart, NotRunning
+from zooserve.errors import MissingPart, NotRunning, SpaceMismatch, StoreUnavailable
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings
 
 if TYPE_CHECKING:
-    from zooserve_cli.rag.api import Api
-    from zooserve_cli.rag.chunks import Chunk
-    from zooserve_cli.rag.corpus import Document
+    from zooserve import Zoo
+    from zooserve.sdk import Collection
+    from zooserve_cli.rag.chunks import Passage
     from zooserve_cli.rag.display import Screen
-    from zooserve_cli.rag.store import Store
 
 __all__ = ["demo"]
+
+_COLLECTION = "python-docs"
+_TIMEOUT_S = 120.0
 
 _QUESTIONS = (
     "How do I make sure that a file is closed when an error occurs?",
@@ -52,21 +54,21 @@ def demo(
     """
     from rich.console import Console
 
-    from zooserve_cli.rag.api import Api
+    from zooserve import Zoo
     from zooserve_cli.rag.display import Screen
     from zooserve_cli.rag.ingest import ingest
 
     settings = Settings().resolved()
     screen = Screen(Console(highlight=False, quiet=as_json))
-    with closing(Api(router or _running_router(settings))) as api:
-        pages, passages = _corpus(settings, documents)
-        with closing(_store(settings, store, qdrant, qdrant_key_variable)) as held:
-            ingested = ingest(api, held, pages, passages, screen.embedding, rebuild=rebuild)
-            screen.corpus(ingested, held.name)
-            answers = [
-                _answered(api, held, screen, asked, allow_flagged=allow_flagged)
-                for asked in _questions(question, dialogue=not as_json)
-            ]
+    with Zoo(router or _running_router(settings), timeout_s=_TIMEOUT_S) as zoo, _options_named():
+        passages = _corpus(settings, documents)
+        docs = _collection(zoo, settings, store, qdrant, qdrant_key_variable)
+        ingested = ingest(docs, passages, screen.embedding, rebuild=rebuild)
+        screen.corpus(ingested, docs.where)
+        answers = [
+            _answered(zoo, docs, screen, asked, allow_flagged=allow_flagged)
+            for asked in _questions(question, dialogue=not as_json)
+        ]
     if as_json:
         typer.echo(json.dumps({"corpus": asdict(ingested), "answers": answers}, indent=1, ensure_ascii=False))
 
@@ -81,24 +83,35 @@ def _running_router(settings: Settings) -> str:
     return f"http://{state.router}"
 
 
-def _corpus(settings: Settings, limit: int | None) -> "tuple[list[Document], list[Chunk]]":
-    """The documents and their passages, cut to what the catalogue's embedding model reads."""
+def _corpus(settings: Settings, limit: int | None) -> "list[Passage]":
+    """The documents' passages, cut to what the catalogue's embedding model reads."""
     from zooserve_cli.rag.corpus import read_corpus
-    from zooserve_cli.rag.ingest import chunks_of, token_count
+    from zooserve_cli.rag.ingest import passages_of, token_count
 
     model = next(iter(load_catalogue(settings.catalogue).enabling(settings.models).of_task("embed")), None)
     if model is None or model.tokenizer is None:
         raise MissingPart(f"{settings.catalogue} has no embedding model with a tokenizer.")
-    pages = read_corpus(limit)
-    return pages, chunks_of(pages, model.limits.max_tokens, token_count(settings.repository / model.tokenizer))
+    counted = token_count(settings.repository / model.tokenizer)
+    return passages_of(read_corpus(limit), model.limits.max_tokens, counted)
 
 
-def _store(settings: Settings, folder: Path | None, url: str | None, key_variable: str) -> "Store":
-    from zooserve_cli.rag.store import Store
-
+def _collection(
+    zoo: "Zoo", settings: Settings, folder: Path | None, url: str | None, key_variable: str
+) -> "Collection":
     if url is not None:
-        return Store.server(url, os.environ.get(key_variable))
-    return Store.local((folder or settings.state_dir / "demo").expanduser())
+        return zoo.collection(_COLLECTION, url=url, api_key=os.environ.get(key_variable))
+    return zoo.collection(_COLLECTION, path=folder or settings.state_dir / "demo")
+
+
+@contextmanager
+def _options_named() -> Iterator[None]:
+    """What the SDK refuses is told with this command's way out."""
+    try:
+        yield
+    except SpaceMismatch as exc:
+        raise SpaceMismatch(f"{exc} Here --rebuild does that.") from exc
+    except StoreUnavailable as exc:
+        raise StoreUnavailable(f"{exc} Here --store names another folder, --qdrant a server.") from exc
 
 
 def _questions(given: list[str] | None, *, dialogue: bool) -> Iterator[str]:
@@ -111,10 +124,12 @@ def _questions(given: list[str] | None, *, dialogue: bool) -> Iterator[str]:
         yield asked.strip()
 
 
-def _answered(api: "Api", held: "Store", screen: "Screen", question: str, *, allow_flagged: bool) -> dict[str, object]:
+def _answered(
+    zoo: "Zoo", docs: "Collection", screen: "Screen", question: str, *, allow_flagged: bool
+) -> dict[str, object]:
     from zooserve_cli.rag.answering import Listener, answer
 
     screen.question(question)
-    done = answer(api, held, question, Listener(screen.passages, screen.text), allow_flagged=allow_flagged)
+    done = answer(zoo, docs, question, Listener(screen.passages, screen.text), allow_flagged=allow_flagged)
     screen.answered(done)
     return done.as_json()

@@ -12,8 +12,8 @@ from zooserve.sdk.points import payload_of
 
 __all__ = ["Batch", "Difference", "batches", "compared", "listed", "told"]
 
-_PASSAGES = 1024
-_BYTES = 2 << 20
+_PASSAGES = 256
+_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def listed(items: Iterable[Item] | Item) -> Iterable[Item]:
 
 
 def batches(given: Iterable[Passage | DocumentEnd]) -> Iterator[Batch]:
-    """At most 1,024 passages and 2 MiB of texts and payloads each, taken from the iterable as they are needed."""
+    """At most 256 passages and 1 MiB of texts and payloads each, taken from the iterable as they are needed."""
     batch, size = Batch(), 0
     for one in given:
         if isinstance(one, DocumentEnd):

@@ -1,4 +1,4 @@
-"""What `zooserve demo` does: `corpus` -> `chunks` -> `api` (embed) -> `store`, then `answering` for each question.
+"""What `zooserve demo` does: `corpus` -> `chunks` -> `ingest`, then `answering` for each question.
 
-Everything of the platform is reached through its public HTTP API, as any application would.
+Everything of the platform is reached through the SDK, as any application would.
 """

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from zooserve_cli.rag.api import Api, Ran, Spoken
-from zooserve_cli.rag.store import Hit, Store
+from zooserve import Zoo
+from zooserve.sdk import Collection, Hit, QueryReading, RankedDocument
 
-__all__ = ["Answer", "Cited", "Listener", "answer"]
+__all__ = ["Answer", "Cited", "Listener", "Ran", "answer"]
 
 _FOUND = 16
 _CITED = 3
@@ -17,6 +17,16 @@ _INSTRUCTION = (
     "You answer questions about Python. Use only the numbered passages. Answer in two or three sentences. "
     "If the passages do not hold the answer, say so."
 )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One step: how long it took and which model, at which version, did it."""
+
+    step: str
+    milliseconds: float
+    model: str
+    version: str
 
 
 @dataclass(frozen=True)
@@ -57,33 +67,63 @@ class Listener:
     text: Callable[[str], None]
 
 
-def answer(api: Api, store: Store, question: str, listener: Listener, *, allow_flagged: bool) -> Answer:
+@dataclass(frozen=True)
+class _Spoken:
+    """A chat answer; `first` is the time to its first text."""
+
+    text: str
+    completion_tokens: int
+    first: Ran
+    whole: Ran
+
+
+def answer(zoo: Zoo, docs: Collection, question: str, listener: Listener, *, allow_flagged: bool) -> Answer:
     """The answer to one question. A flagged question is refused before it is searched for, unless allowed."""
-    read = api.read_query(question)
+    began = time.perf_counter()
+    read = zoo.rag_query(question)
+    was_read = Ran("rag_query", _since(began), read.model, read.version)
     if read.flagged and not allow_flagged:
-        return Answer(question, read.injection, True, True, (), "", 0, (read.ran,))
-    hits, searched = _search(store, read.vector)
-    ranked = api.rerank(question, [hit.chunk.embedded for hit in hits], _CITED)
-    cited = _cited(hits, ranked.places, ranked.scores)
+        return Answer(question, read.injection, True, True, (), "", 0, (was_read,))
+    hits, searched = _search(docs, question, read)
+    cited, ranked = _reranked(zoo, question, hits)
     listener.passages(cited)
-    spoken: Spoken = api.chat(_messages(question, cited), _MAX_TOKENS, listener.text)
-    steps = (read.ran, searched, ranked.ran, spoken.first, spoken.whole)
+    spoken = _chat(zoo, _messages(question, cited), listener.text)
+    steps = (was_read, searched, ranked, spoken.first, spoken.whole)
     return Answer(question, read.injection, read.flagged, False, cited, spoken.text, spoken.completion_tokens, steps)
 
 
-def _search(store: Store, vector: Sequence[float]) -> tuple[list[Hit], Ran]:
+def _search(docs: Collection, question: str, read: QueryReading) -> tuple[list[Hit], Ran]:
     began = time.perf_counter()
-    hits = store.search(vector, _FOUND)
-    return hits, Ran("search", 1000 * (time.perf_counter() - began), "Qdrant", "-")
+    hits = docs.search(question, _FOUND, reading=read)
+    return hits, Ran("search", _since(began), "Qdrant", "-")
 
 
-def _cited(hits: Sequence[Hit], places: Sequence[int], scores: Sequence[float]) -> tuple[Cited, ...]:
-    return tuple(
-        Cited(number, chunk.title, chunk.source, chunk.heading, chunk.text, score)
-        for number, (chunk, score) in enumerate(
-            ((hits[place].chunk, score) for place, score in zip(places, scores, strict=True)), start=1
-        )
-    )
+def _reranked(zoo: Zoo, question: str, hits: Sequence[Hit]) -> tuple[tuple[Cited, ...], Ran]:
+    """The best passages. `Collection.search(rerank=…)` does this too; here each step is timed by itself."""
+    began = time.perf_counter()
+    ranked = zoo.rerank(question, [hit.text for hit in hits], top_n=_CITED)
+    cited = tuple(_cited(number, hits[one.index], one) for number, one in enumerate(ranked, start=1))
+    return cited, Ran("rerank", _since(began), ranked.model, ranked.version)
+
+
+def _cited(number: int, hit: Hit, ranked: RankedDocument) -> Cited:
+    heading = hit.payload["heading"]
+    text = hit.text.removeprefix(f"{heading}\n")
+    return Cited(number, hit.payload["title"], hit.document or "", heading, text, ranked.score)
+
+
+def _chat(zoo: Zoo, messages: list[dict[str, str]], on_text: Callable[[str], None]) -> _Spoken:
+    """A greedy answer, handed to `on_text` as it comes."""
+    began = time.perf_counter()
+    first_ms = 0.0
+    with zoo.chat_stream(messages, max_tokens=_MAX_TOKENS, temperature=0) as stream:
+        for text in stream:
+            first_ms = first_ms or _since(began)
+            on_text(text)
+        done = stream.answer
+    whole = Ran("chat", _since(began), done.model, done.version)
+    first = Ran("first text", first_ms, done.model, done.version)
+    return _Spoken(done.text, done.usage.completion_tokens if done.usage else 0, first, whole)
 
 
 def _messages(question: str, cited: Sequence[Cited]) -> list[dict[str, str]]:
@@ -92,3 +132,7 @@ def _messages(question: str, cited: Sequence[Cited]) -> list[dict[str, str]]:
         {"role": "system", "content": _INSTRUCTION},
         {"role": "user", "content": f"Passages:\n\n{passages}\n\nQuestion: {question}"},
     ]
+
+
+def _since(began: float) -> float:
+    return 1000 * (time.perf_counter() - began)

@@ -1,24 +1,20 @@
-"""Documents cut into passages that an embedding model reads whole: at headings, then paragraphs, lines, words."""
+"""Documents cut into passages that an embedding model reads whole: at headings, then as the SDK splits."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from zooserve_cli.rag.corpus import Document
+from zooserve.sdk.splitting import TokenCount, split
+from zooserve_cli.rag.corpus import Page
 
-__all__ = ["Chunk", "cut"]
+__all__ = ["Passage", "cut"]
 
 _UNDERLINE = re.compile(r"^([=*\-~^])\1{2,}\s*$")
-_BREAKS = (re.compile(r"\n\s*\n"), re.compile(r"\n"), re.compile(r"\s+"))
-_JOINTS = ("\n\n", "\n", " ")
-
-TokenCount = Callable[[str], int]
-"""How many tokens a text has by itself, special ones not counted."""
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """One passage: which document it is from, under which heading, and its text."""
+class Passage:
+    """Which page it is from, under which heading, and its text."""
 
     title: str
     source: str
@@ -31,22 +27,21 @@ class Chunk:
         return f"{self.heading}\n{self.text}"
 
 
-def cut(documents: Iterable[Document], max_tokens: int, tokens: TokenCount) -> Iterator[Chunk]:
-    """The passages of all documents, none longer than `max_tokens` with its heading.
+def cut(pages: Iterable[Page], max_tokens: int, tokens: TokenCount) -> Iterator[Passage]:
+    """The passages of all pages, none longer than `max_tokens` with its heading.
 
     A single word beyond that is cut by characters.
     """
-    for document in documents:
-        for heading, body in _sections(document):
-            room = max_tokens - tokens(heading)
-            for text in _packed(body, room, tokens):
-                yield Chunk(document.title, document.source, heading, text)
+    for page in pages:
+        for heading, body in _sections(page):
+            for text in split(body, max(1, max_tokens - tokens(heading)), tokens):
+                yield Passage(page.title, page.source, heading, text)
 
 
-def _sections(document: Document) -> Iterator[tuple[str, str]]:
+def _sections(page: Page) -> Iterator[tuple[str, str]]:
     """The text under each heading: a line that the next one underlines."""
-    heading, lines = document.title, list[str]()
-    for line in document.text.splitlines():
+    heading, lines = page.title, list[str]()
+    for line in page.text.splitlines():
         if _UNDERLINE.match(line) and lines and lines[-1].strip():
             title = lines.pop().strip()
             yield heading, "\n".join(lines).strip()
@@ -54,35 +49,3 @@ def _sections(document: Document) -> Iterator[tuple[str, str]]:
         else:
             lines.append(line)
     yield heading, "\n".join(lines).strip()
-
-
-def _packed(text: str, room: int, tokens: TokenCount, level: int = 0) -> Iterator[str]:
-    """The text in pieces of at most `room` tokens, broken as high up as possible."""
-    if not text.strip():
-        return
-    if tokens(text) <= room:
-        yield text.strip("\n")
-        return
-    if level == len(_BREAKS):
-        middle = len(text) // 2
-        yield from _packed(text[:middle], room, tokens, level)
-        yield from _packed(text[middle:], room, tokens, level)
-        return
-    yield from _joined(_BREAKS[level].split(text), room, tokens, level)
-
-
-def _joined(parts: Sequence[str], room: int, tokens: TokenCount, level: int) -> Iterator[str]:
-    held: list[str] = []
-    size = 0
-    for part in parts:
-        length = tokens(part)
-        if held and size + length > room:
-            yield _JOINTS[level].join(held).strip("\n")
-            held, size = [], 0
-        if length > room:
-            yield from _packed(part, room, tokens, level + 1)
-        elif part.strip():
-            held.append(part)
-            size += length
-    if held:
-        yield _JOINTS[level].join(held).strip("\n")

@@ -15,7 +15,7 @@ from typing import TypeGuard
 
 from zooserve.errors import MissingPart
 
-__all__ = ["LICENCE", "NAME", "Document", "read_corpus"]
+__all__ = ["LICENCE", "NAME", "Page", "read_corpus"]
 
 NAME = "Python documentation"
 LICENCE = "PSF-2.0"
@@ -33,15 +33,15 @@ _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
-class Document:
-    """One page: what it is called, where it comes from, and its plain text."""
+class Page:
+    """A document: what it is called, where it comes from, and its plain text."""
 
     title: str
     source: str
     text: str
 
 
-def read_corpus(limit: int | None = None) -> list[Document]:
+def read_corpus(limit: int | None = None) -> list[Page]:
     """The first `limit` documents, topics first. Raises MissingPart if this Python came without its topics."""
     documents = list(islice(_documents(), limit))
     if not documents:
@@ -49,7 +49,7 @@ def read_corpus(limit: int | None = None) -> list[Document]:
     return documents
 
 
-def _documents() -> Iterator[Document]:
+def _documents() -> Iterator[Page]:
     yield from _topics()
     library = Path(sysconfig.get_path("stdlib"))
     for path in sorted([*library.glob("*.py"), *library.glob("*/*.py")]):
@@ -58,17 +58,17 @@ def _documents() -> Iterator[Document]:
             yield document
 
 
-def _topics() -> Iterator[Document]:
+def _topics() -> Iterator[Page]:
     try:
         topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
     except ImportError:
         return
     for name, text in sorted(topics.items()):
         title = text.strip().partition("\n")[0].strip('"')
-        yield Document(title or name, f"topic {name}", text.strip())
+        yield Page(title or name, f"topic {name}", text.strip())
 
 
-def _module(relative: Path, path: Path) -> Document | None:
+def _module(relative: Path, path: Path) -> Page | None:
     name = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
     if any(part.startswith("_") or part in _LEFT_OUT for part in name.split(".")):
         return None
@@ -77,7 +77,7 @@ def _module(relative: Path, path: Path) -> Document | None:
     except (SyntaxError, UnicodeDecodeError):  # the library keeps a few files that are no Python of this version
         return None
     text = "\n\n".join(_docstrings(tree, name))
-    return Document(f"Module {name}", f"module {name}", text) if len(text) >= _SHORTEST_CHARACTERS else None
+    return Page(f"Module {name}", f"module {name}", text) if len(text) >= _SHORTEST_CHARACTERS else None
 
 
 def _docstrings(node: _Documented, name: str) -> Iterator[str]:

@@ -34,11 +34,11 @@ class Screen:
 
     def corpus(self, done: Ingested, where: str) -> None:
         """What there is to ask about."""
-        how = "already stored" if done.reused else f"embedded in {done.seconds:.1f} s"
-        rate = "" if done.reused else f", {done.chunks / done.seconds:.0f} passages/s"
+        how = f"{done.embedded} embedded in {done.seconds:.1f} s, {done.embedded / done.seconds:.0f} passages/s"
         self._console.print(
-            f"{NAME} ({LICENCE}): {done.documents} documents, {done.chunks} passages, {how}{rate}.\n"
-            f"[dim]Vectors of {done.space} in Qdrant at {escape(where)}[/]"
+            f"{NAME} ({LICENCE}): {done.documents} documents, {done.chunks} passages, "
+            f"{'already stored' if done.reused else how}.\n"
+            f"[dim]Vectors of {done.model} (space {done.space}) in Qdrant at {escape(where)}[/]"
         )
 
     def question(self, question: str) -> None:

@@ -1,25 +1,24 @@
-"""The corpus into the collection, once: cut, embedded as bulk work, stored."""
+"""The corpus into the collection: cut, embedded as bulk work where it is new, stored."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from zooserve import Chunk, Document
 from zooserve.errors import MissingPart
-from zooserve_cli.rag.api import Api
-from zooserve_cli.rag.chunks import Chunk, TokenCount, cut
-from zooserve_cli.rag.corpus import Document
-from zooserve_cli.rag.store import Store, digest_of
+from zooserve.sdk import Collection
+from zooserve.sdk.splitting import TokenCount
+from zooserve_cli.rag.chunks import Passage, cut
+from zooserve_cli.rag.corpus import Page
 
-__all__ = ["Ingested", "Progress", "chunks_of", "ingest", "token_count"]
+__all__ = ["Ingested", "Progress", "ingest", "passages_of", "token_count"]
 
 _SPECIAL_TOKENS = 2
-# The router cuts this into chunks of its own; more would only make the progress bar jump.
-_TEXTS_PER_REQUEST = 64
-
 
 Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 """Opened with how many passages there are; what it gives is told how many are done."""
@@ -31,10 +30,18 @@ class Ingested:
 
     documents: int
     chunks: int
+    model: str
+    """`embed@1`."""
     space: str
+    """The fingerprint of its embedding space."""
+    embedded: int
+    """Chunks that were new or had changed."""
     seconds: float
-    reused: bool
-    """Whether it was there from an earlier run."""
+
+    @property
+    def reused(self) -> bool:
+        """Whether it was all there from an earlier run."""
+        return not self.embedded
 
 
 def token_count(tokenizer: Path) -> TokenCount:
@@ -47,34 +54,29 @@ def token_count(tokenizer: Path) -> TokenCount:
     return lambda text: len(counting.encode(text, add_special_tokens=False).ids)
 
 
-def chunks_of(documents: Sequence[Document], max_tokens: int, tokens: TokenCount) -> list[Chunk]:
-    """Every passage of the documents, none longer than the model reads."""
-    return list(cut(documents, max_tokens - _SPECIAL_TOKENS, tokens))
+def passages_of(pages: Sequence[Page], max_tokens: int, tokens: TokenCount) -> list[Passage]:
+    """Every passage of the pages, none longer than the model reads."""
+    return list(cut(pages, max_tokens - _SPECIAL_TOKENS, tokens))
 
 
-def ingest(
-    api: Api, store: Store, documents: Sequence[Document], chunks: Sequence[Chunk], progress: Progress, *, rebuild: bool
-) -> Ingested:
-    """Make the collection hold exactly these passages; nothing is done if it does already.
+def ingest(docs: Collection, passages: Sequence[Passage], progress: Progress, *, rebuild: bool) -> Ingested:
+    """Make the collection hold exactly these passages; what it holds already is not embedded again.
 
     Raises SpaceMismatch, unless told to rebuild, when the collection holds another embedding version's vectors.
     """
     began = time.perf_counter()
-    vectors, ran = api.embed(["zooserve"])
-    digest = digest_of(chunks)
-    if not rebuild:
-        store.require_space(ran.space)
-    reused = not rebuild and store.holds(digest, len(chunks))
-    if not reused:
-        store.begin(ran.space, digest, len(vectors[0]))
-        _embed_all(api, store, chunks, progress)
-    return Ingested(len(documents), len(chunks), ran.space, time.perf_counter() - began, reused)
+    if rebuild:
+        docs.drop()
+    with progress(len(passages)) as done:
+        stored = docs.sync(_documents(passages), progress=done)
+    index = docs.describe().index
+    pages = len({passage.source for passage in passages})
+    seconds = time.perf_counter() - began
+    return Ingested(pages, len(passages), index.release, index.space, stored.embedded, seconds)
 
 
-def _embed_all(api: Api, store: Store, chunks: Sequence[Chunk], progress: Progress) -> None:
-    with progress(len(chunks)) as done:
-        for start in range(0, len(chunks), _TEXTS_PER_REQUEST):
-            part = chunks[start : start + _TEXTS_PER_REQUEST]
-            vectors, _ = api.embed([chunk.embedded for chunk in part])
-            store.add(start, part, vectors)
-            done(start + len(part))
+def _documents(passages: Sequence[Passage]) -> Iterator[Document]:
+    """One document for each page, whose passages follow each other."""
+    for source, of_page in groupby(passages, key=lambda passage: passage.source):
+        chunks = [Chunk(one.embedded, payload={"title": one.title, "heading": one.heading}) for one in of_page]
+        yield Document(source, chunks)

@@ -1,6 +1,7 @@
 """`zooserve demo` against the running platform."""
 
 import json
+import re
 
 import pytest
 
@@ -25,7 +26,8 @@ def test_the_corpus_is_embedded_and_says_in_which_space(demonstrated) -> None:
     _, said = demonstrated
     assert said["corpus"]["documents"] == 12
     assert said["corpus"]["chunks"] > 12
-    assert said["corpus"]["space"] == "embed@1"
+    assert said["corpus"]["model"] == "embed@1"
+    assert re.fullmatch(r"[0-9a-f]{16}", said["corpus"]["space"])
 
 
 def test_the_right_page_is_cited_and_the_answer_streamed(demonstrated) -> None:

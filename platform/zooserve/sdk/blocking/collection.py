@@ -64,20 +64,25 @@ class Collection:
 
     def __repr__(self) -> str:
         """Its name and where it is, without the key."""
-        return f"{type(self).__name__}({self.name!r} in {self._address.shown})"
+        return f"{type(self).__name__}({self.name!r} in {self.where})"
+
+    @property
+    def where(self) -> str:
+        """The folder or the server's address, for people."""
+        return self._address.shown
 
     def upsert(
         self,
         items: Iterable[Item] | Item,
         *,
         slo_class: SloClass | None = "bulk",
-        timeout_s: float | None = None,
+        timeout_s: float = 600.0,
         concurrency: int = 4,
         progress: Callable[[int], None] | None = None,
     ) -> Upserted:
         """Store texts, Chunks and Documents; what is there with the same text is not embedded again.
 
-        `items` may be endless: at most 1,024 chunks or 2 MiB are held at once, and about 100 bytes for each id. A
+        `items` may be endless: at most 256 chunks or 1 MiB are held at once, and about 100 bytes for each id. A
         list is checked whole before anything is stored. `timeout_s` is the budget of each batch's embedding; `progress`
         is called after each batch with how many chunks are done. An error says how many chunks had been stored before
         it; giving them again finds them unchanged. A document's old chunks go when its new ones are stored.
@@ -94,7 +99,7 @@ class Collection:
         items: Iterable[Item] | Item,
         *,
         slo_class: SloClass | None = "bulk",
-        timeout_s: float | None = None,
+        timeout_s: float = 600.0,
         concurrency: int = 4,
         progress: Callable[[int], None] | None = None,
     ) -> Upserted:
@@ -189,7 +194,7 @@ class Collection:
         self,
         items: Iterable[Item] | Item,
         slo_class: SloClass | None,
-        timeout_s: float | None,
+        timeout_s: float,
         concurrency: int,
         progress: Callable[[int], None] | None,
     ) -> tuple[Upserted, set[int | str]]:
