@@ -218,7 +218,7 @@ def main() -> None:
     print("\nCPU a text, with whatever else the platform did meanwhile:\n")
     print(budget_table(rounds.cpu, len(texts), rounds.sdk_s))
     if given.record:
-        record = {**asdict(found), "each_round": asdict(rounds)}
+        record = {**asdict(found), "each_round": vars(rounds)}
         given.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
