@@ -134,6 +134,7 @@ def main() -> None:
         return
     if given.router is None:
         parser.error("no platform runs: `zooserve up`, or name one with --router")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no stream is left behind
     found, said = measure(given)
     print(f"\nAn interactive request every {EVERY_S * 1000:.0f} ms; milliseconds, p50 / p95 / p99.\n")
     print("| request | each | alone | beside bulk | p95, of alone | failed |\n|---|---|---|---|---|---|")
