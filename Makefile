@@ -8,7 +8,7 @@ UV_VERSION := 0.13.9
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help up down demo test test-unit test-e2e test-export check format lint types layers generated sdk rules dashboards pictures integrations lock bench soak schemas clean
+.PHONY: help up down demo test test-unit test-e2e test-export check format lint types layers generated sdk rules dashboards pictures integrations lock bench soak kills schemas clean
 
 help: ## list the verbs
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -80,6 +80,9 @@ bench: $(VENV)/.dev ## the benchmarks of benchmarks/README.md against a platform
 
 soak: $(VENV)/.dev ## a thousand chats that are left, 200 deadlines: does all come to rest, do counts add up, does a process grow
 	@$(BIN)/python benchmarks/run.py --only chat_hangups
+
+kills: $(VENV)/.dev ## kill a re-embedding ten times at points drawn by chance, resume it: is the collection an undisturbed run's
+	@$(BIN)/python benchmarks/run.py --only reembed_kills
 
 schemas: $(VENV)/.dev ## two hundred JSON schemas made by chance: does the real engine's answer break one
 	@ZOOSERVE_TEST_SCHEMAS=200 $(PYTEST) -m e2e tests/e2e/chat/test_json_schemas.py -k schema

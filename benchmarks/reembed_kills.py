@@ -3,7 +3,7 @@
 The collections that come of it must be that of a run which nobody disturbed: ids, payloads and the vectors that are
 carried over exactly, the vectors made anew to cosine 0.99999, the dead letters once each. Needs a running platform:
 
-    python benchmarks/reembed_kills.py --router http://127.0.0.1:8000 [--kills 10] [--chunks 600] [--seed 1] [--json]
+    python benchmarks/reembed_kills.py [--router http://127.0.0.1:8000] [--kills 10] [--chunks 600] [--seed 1] [--json]
 """
 
 import argparse
@@ -29,6 +29,7 @@ from qdrant_client import QdrantClient, models
 
 from zooserve.processes.identity import command_of, process_table
 from zooserve.sdk.index import Index
+from zooserve.settings import Settings
 from zooserve_cli.reembedding.comparing import same_payload
 
 WORDS = 25
@@ -150,10 +151,16 @@ def least_cosine(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
     for one, other in zip(ours, theirs, strict=True):
         if not same_payload(one.payload, other.payload):
             sys.exit(f"the payload of {one.id} differs: {one.payload} and {other.payload}")
-        if one.vector.get("picture") != other.vector.get("picture"):
+        mine, wanted = _named(one.vector), _named(other.vector)
+        if mine.get("picture") != wanted.get("picture"):
             sys.exit(f"the vector of {one.id} that is carried over differs")
-        least = min(least, _cosine(one.vector[""], other.vector[""]))
+        least = min(least, _cosine(mine[""], wanted[""]))
     return least
+
+
+def _named(vector: Any) -> dict[str, list[float]]:
+    """Vectors by name; of a point that has the unnamed one alone Qdrant gives just that."""
+    return vector if isinstance(vector, dict) else {"": vector}
 
 
 def killed(root: Path, source: Path, model: str, router: str, times: Iterator[float], kills: int) -> Iterator[Any]:
@@ -186,7 +193,7 @@ def _killed(process: "subprocess.Popen[str]", after_s: float) -> bool:
 def main() -> None:
     """Run, and print a table or JSON. Exits with a message where a collection is not as it should be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--router", default="http://127.0.0.1:8000")
+    parser.add_argument("--router", default=f"http://127.0.0.1:{Settings().port}")
     parser.add_argument("--model", default="embed")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--chunks", type=int, default=600)

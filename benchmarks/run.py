@@ -34,6 +34,7 @@ ON_A_PLATFORM: dict[str, list[str]] = {
     "slo_classes.py": ["--short"],
     "tracing_overhead.py": ["--rounds", "2", "--seconds", "1", "--count", "10", "--chats", "4", "--max-tokens", "4"],
     "chat_hangups.py": ["--count", "60", "--deadlines", "15", "--warm-up", "20"],
+    "reembed_kills.py": ["--kills", "2", "--chunks", "150"],
 }
 ON_A_CHAT_PLATFORM: dict[str, list[str]] = {
     "chat_streaming.py": ["--blocks", "3", "--rounds", "1", "--max-tokens", "4"],

@@ -1,0 +1,242 @@
+"""A job from the plan to the switched alias, cut off at every step that writes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from qdrant_client import models
+
+from zooserve.errors import (
+    BadInput,
+    JobRefused,
+    JobStopped,
+    NoSuchCollection,
+    SpaceMismatch,
+    UnmarkedCollection,
+)
+from zooserve.sdk.index import Index
+from zooserve_cli.reembedding.comparing import same_payload
+from zooserve_cli.reembedding.job import JobFolder
+from zooserve_cli.reembedding.ledger import Ledger
+from zooserve_cli.reembedding.rollback import roll_back
+from zooserve_cli.reembedding.store import Store
+
+COUNT = 40
+DEAD = 6
+TARGET = "docs--bc7ce5e304176975"
+OLD = Index("00000000000000aa", "old", "1", 3)
+
+
+class Killed(BaseException):
+    """What a kill is in these tests: nothing catches it."""
+
+
+def killed(*given: Any) -> None:
+    raise Killed
+
+
+def check(bench: Any, source: dict[Any, Any]) -> None:
+    """Every good row is there once, with its own payload and vector, and every bad one is a letter once."""
+    records = bench.records()
+    bad = {point for point, each in source.items() if not each["text"] or each["text"] == "too long"}
+    assert records.keys() == source.keys() - bad
+    for point, record in records.items():
+        assert same_payload(record.payload, source[point])
+        assert np.dot(record.vector, bench.vector_of(source[point]["text"])) > 0.99999
+    assert sorted(str(letter["id"]) for letter in bench.letters()) == sorted(map(str, bad))
+
+
+def test_the_new_collection_holds_the_same_in_another_space(bench, payloads) -> None:
+    bench.fill(payloads, metadata={**OLD.metadata, "owner": "me"})
+    done = bench.run()
+    assert (done.outcome, done.points, done.dead, done.rows) == ("switched", COUNT - DEAD, DEAD, COUNT)
+    assert done.proof is not None
+    assert done.proof.least_cosine > 0.9999
+    assert bench.aliases() == {"docs": TARGET}
+    check(bench, payloads)
+    client = bench.client()
+    metadata = client.get_collection("docs").config.metadata
+    client.close()
+    assert metadata["owner"] == "me"
+    assert metadata["zooserve"]["space"] == "bc7ce5e304176975"
+
+
+STEPS = [
+    (Store, "upsert"), (Store, "create"), (Store, "switch"), (Ledger, "_write"), (JobFolder, "write_part"),
+    (JobFolder, "write"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("owner", "step"), STEPS, ids=[f"{owner.__name__}.{step}" for owner, step in STEPS])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_killed_at_any_step_it_goes_on_to_the_same_end(
+    bench, payloads, monkeypatch: pytest.MonkeyPatch, owner: Any, step: str, after: bool
+) -> None:
+    bench.fill(payloads)
+    real = getattr(owner, step)
+    life = [1]
+
+    def deadly(self: Any, *given: Any, **named: Any) -> Any:
+        life[0] -= 1
+        if life[0] < 0 and not after:
+            raise Killed
+        done = real(self, *given, **named)
+        if life[0] < 0:
+            raise Killed
+        return done
+
+    monkeypatch.setattr(owner, step, deadly)
+    kills = 0
+    for lives in (0, 0, 1, 2, 3, 4, 1_000_000):  # each run gets further than the one before
+        life[0] = lives
+        try:
+            outcome = bench.run().outcome
+        except Killed:
+            kills += 1
+    assert kills
+    assert outcome in ("switched", "already there")
+    check(bench, payloads)
+
+
+def test_what_the_source_gains_and_loses_meanwhile_is_made_good(
+    bench, payloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.fill(payloads)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "switch", killed)
+        with pytest.raises(Killed):
+            bench.run()
+    changed = dict(payloads)
+    changed[1001] = {**payloads[1], "text": "came later"}
+    changed[1] = {**payloads[1], "text": "changed"}
+    changed[5] = {**payloads[5], "text": ""}
+    del changed[9]
+    client = bench.client()
+    client.upsert("docs--old", [models.PointStruct(id=n, vector=[1, 2, 3], payload=changed[n]) for n in (1001, 1, 5)])
+    client.delete("docs--old", [9])
+    client.close()
+    done = bench.run()
+    assert (done.added_meanwhile, done.removed_meanwhile) == (3, 1)
+    check(bench, changed)
+
+
+def test_rolled_back_it_leads_where_it_led_and_forward_again(bench, payloads) -> None:
+    bench.fill(payloads)
+    bench.run()
+    with Store.opened(bench.address) as store:
+        back = roll_back(store, "docs")
+        assert (back.left, back.restored, back.points_restored) == (TARGET, "docs--old", COUNT)
+        with pytest.raises(JobRefused, match="nothing to go back to"):
+            roll_back(store, "docs")
+    assert bench.run().outcome == "switched"
+    assert bench.aliases() == {"docs": TARGET}
+    assert bench.run().outcome == "already there"
+
+
+def test_an_unfinished_job_is_not_continued_as_another(bench, payloads, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.fill(payloads)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "upsert", killed)
+        with pytest.raises(Killed):
+            bench.run()
+    with pytest.raises(JobRefused, match=r"to: 'embed@1' then, 'next@1' now.*--restart"):
+        bench.run(to="next")
+    with pytest.raises(JobRefused, match="part_rows: 5 then, 6 now"):
+        bench.run(part_rows=6)
+    assert bench.run(to="next", restart=True).target == "docs--2ee4174e26e98073"
+    assert TARGET not in bench.aliases().values()
+    client = bench.client()
+    names = {each.name for each in client.get_collections().collections}
+    client.close()
+    assert names == {"docs--old", "docs--2ee4174e26e98073"}
+
+
+def test_a_second_process_on_one_job_is_refused(bench, payloads) -> None:
+    bench.fill(payloads)
+    with bench.folder().held(), pytest.raises(JobRefused, match="Another process"):
+        bench.run()
+
+
+def test_a_target_of_somebody_else_is_not_touched(bench, payloads) -> None:
+    bench.fill(payloads)
+    bench.run()
+    with Store.opened(bench.address) as store:
+        roll_back(store, "docs")
+    bench.folder().clear()
+    with pytest.raises(JobRefused, match=r"is not of this job.*--rollback.*--restart"):
+        bench.run()
+    assert bench.run(restart=True).points == COUNT - DEAD
+
+
+def test_names_that_lead_nowhere_are_told(bench, payloads) -> None:
+    with pytest.raises(NoSuchCollection, match="no Qdrant folder"):
+        bench.run()
+    bench.fill(payloads)
+    with pytest.raises(NoSuchCollection, match=r"neither a collection nor an alias nothing.*'docs'"):
+        bench.run("nothing")
+    meta = Path(bench.address.folder) / "meta.json"
+    said = json.loads(meta.read_text())
+    said["aliases"]["lost"] = "gone"
+    meta.write_text(json.dumps(said))
+    with pytest.raises(NoSuchCollection, match="alias lost points at gone"):
+        bench.run("lost")
+
+
+def test_a_collection_that_is_no_alias_needs_one(bench, payloads) -> None:
+    bench.fill(payloads, alias=None)
+    with pytest.raises((JobRefused, BadInput), match="--alias"):
+        bench.run("docs--old")
+    done = bench.run("docs--old", alias="live")
+    assert bench.aliases() == {"live": "live--bc7ce5e304176975"}
+    assert done.points == COUNT - DEAD
+    with Store.opened(bench.address) as store:
+        assert roll_back(store, "live").restored == "docs--old"
+
+
+def test_an_empty_collection_is_refused(bench) -> None:
+    bench.fill({})
+    with pytest.raises(JobRefused, match="is empty"):
+        bench.run()
+
+
+def test_a_collection_that_does_not_say_what_it_holds_is_read_by_request_alone(bench, payloads) -> None:
+    bench.fill(payloads, metadata={})
+    with pytest.raises(UnmarkedCollection, match="--adopt"):
+        bench.run()
+    assert bench.run(adopt=True).points == COUNT - DEAD
+
+
+def test_metadata_that_contradict_the_vectors_are_refused(bench, payloads) -> None:
+    wrong = {"zooserve": {**OLD.metadata["zooserve"], "dimensions": 4}}
+    bench.fill(payloads, metadata=wrong)
+    with pytest.raises(SpaceMismatch, match=r"4 dimensions.*have 3"):
+        bench.run()
+
+
+def test_a_model_that_makes_no_vectors_is_refused_with_those_that_do(bench, payloads) -> None:
+    bench.fill(payloads)
+    with pytest.raises(BadInput, match=r"rerank is for rerank.*'embed'"):
+        bench.run(to="rerank")
+
+
+def test_when_most_rows_are_dead_the_alias_stays(bench, payloads) -> None:
+    bench.fill({point: {**each, "text": each["text"] if each["n"] < 5 else ""} for point, each in payloads.items()})
+    with pytest.raises(JobStopped, match="of 40 rows could not be embedded"):
+        bench.run()
+    assert bench.aliases() == {"docs": "docs--old"}
+    assert bench.run(accept_dead=True).outcome == "switched"
+
+
+def test_files_become_a_collection_and_their_bad_rows_letters(bench, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{"id": n, "text": f"row {n}", "n": n} for n in range(12)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, {"id": 3, "text": "again"}, {"id": 50}]))
+    done = bench.run("kb", files=(path,))
+    assert (done.points, done.dead, done.previous) == (12, 2, "")
+    assert {record.payload["text"] for record in bench.records("kb").values()} == {row["text"] for row in rows}
+    assert bench.run("kb", files=(path,)).outcome == "already there"
+    path.write_text(path.read_text() + json.dumps({"id": 99, "text": "more"}))
+    with pytest.raises(JobRefused, match="not what it was made of"):
+        bench.run("kb", files=(path,))
