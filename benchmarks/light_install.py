@@ -24,7 +24,8 @@ UV = Path(sys.executable).parent / "uv"
 STEPS = {
     "import httpx": "import httpx",
     "import zooserve": "import zooserve",
-    "from zooserve import Zoo, AsyncZoo": "from zooserve import Zoo, AsyncZoo",
+    "from zooserve import Zoo": "from zooserve import Zoo",
+    "from zooserve import AsyncZoo": "from zooserve import AsyncZoo",
     "… and make a Zoo": "from zooserve import Zoo; Zoo().close()",
 }
 TIMED = """

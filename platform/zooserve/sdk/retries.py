@@ -7,7 +7,6 @@ again. `x-should-retry` overrules all of it. A call may be sent twice without ha
 """
 
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
 __all__ = ["asks_to_wait_s", "pause_s", "worth_another"]
 
@@ -59,6 +58,8 @@ def _seconds(value: str, unit_s: float, now_s: float) -> float | None:
 
 
 def _until(date: str, now_s: float) -> float | None:
+    from email.utils import parsedate_to_datetime  # dates are rare here, and this takes a while to load
+
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now_s)
     except (ValueError, OverflowError):
