@@ -27,11 +27,11 @@ def estimated_tokens(text: str) -> int:
     return sum(_tokens(piece) for piece in _PIECES.finditer(text))
 
 
-def split(text: str, max_tokens: int = 254, tokens: TokenCount = estimated_tokens) -> list[str]:
+def split(text: str, max_tokens: int = 220, tokens: TokenCount = estimated_tokens) -> list[str]:
     """The text in chunks of at most `max_tokens`, broken as high up as possible; nothing but white space is lost.
 
-    254 is what `embed` reads, 256, without its two special tokens. A single word beyond the limit is cut by
-    characters. Raises BadInput for what is no text and for a limit below 1.
+    `embed` reads 254 besides its two special tokens: 220 leaves room for texts that have more than is estimated. A
+    single word beyond the limit is cut by characters. Raises BadInput for what is no text and for a limit below 1.
 
     >>> split("One paragraph.\\n\\nAnother one.", max_tokens=6)
     ['One paragraph.', 'Another one.']
