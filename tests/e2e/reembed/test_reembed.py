@@ -1,4 +1,4 @@
-"""`zooserve reembed` with the real platform, Ray Data and a local Qdrant: left by Ctrl-C, continued, searched, taken back."""
+"""`zooserve reembed` with the real platform, Ray Data and a local Qdrant: left, continued, searched, taken back."""
 
 import json
 import signal
@@ -63,7 +63,7 @@ def docs(platform, tmp_path_factory) -> Docs:
 @pytest.fixture(scope="module")
 def left(docs: Docs) -> tuple[int, str, set[Any]]:
     """A run that is left by Ctrl-C in the middle: its exit code, what it said, and which of its processes stayed."""
-    command = docs.platform.command(*docs.arguments("--to", "embed", "--part", "4"))
+    command = docs.platform.command(*docs.arguments("--to", "embed", "--part", "8"))
     process = subprocess.Popen(
         command, env=docs.platform.variables(), cwd=docs.platform.root, stderr=subprocess.PIPE, text=True
     )
@@ -82,7 +82,7 @@ def left(docs: Docs) -> tuple[int, str, set[Any]]:
 @pytest.fixture(scope="module")
 def done(docs: Docs, left: Any) -> dict[str, Any]:
     """The summary of the run that went on."""
-    finished = docs.run("--to", "embed", "--part", "4", "--json")
+    finished = docs.run("--to", "embed", "--part", "8", "--json")
     assert finished.returncode == 0, finished.stderr
     assert "Going on" in finished.stderr
     return json.loads(finished.stdout)

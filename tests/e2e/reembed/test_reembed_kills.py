@@ -1,4 +1,4 @@
-"""A re-embedding that is killed again and again makes the collection of one that is not: benchmarks/reembed_kills.py."""
+"""A re-embedding that is killed again and again makes the collection of one that is not (benchmarks/reembed_kills)."""
 
 import json
 import subprocess
