@@ -141,6 +141,8 @@ class Course:
         job = self._readable_job()
         unfinished = {self.plan.target} | ({job.target} if job is not None and not job.done else set())
         serving = set(self.store.aliases().values())
+        if self.plan.definition.source in unfinished:
+            raise JobRefused(f"{self.plan.definition.source} is what would be read, so it is not deleted.")
         for name in sorted(unfinished & self.store.collections()):
             if name in serving:
                 raise JobRefused(f"An alias leads to {name}: it is not deleted. Point the alias elsewhere first.")

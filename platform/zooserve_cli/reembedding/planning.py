@@ -121,6 +121,12 @@ def _of_collection(zoo: Zoo, store: Store, request: Request) -> Plan:
     index = _index(zoo, request.to, sparse_model, text_field)
     sparse = SPARSE if index.sparse else ""
     kept = tuple(sorted(name for name in (*held.dense, *held.sparse) if name not in (vector, sparse)))
+    target = physical_name(request.name, index)
+    if target == physical and store.aliases().get(request.name) != target:
+        raise JobRefused(
+            f"{physical} holds vectors of this space already, and is what would be built for the alias {request.name}: "
+            "there is nothing to embed. Point the alias at it in Qdrant."
+        )
     rows = store.count(physical)
     if rows == 0:
         raise JobRefused(
@@ -130,7 +136,7 @@ def _of_collection(zoo: Zoo, store: Store, request: Request) -> Plan:
     return Plan(
         definition=_definition(request, index, physical, vector, text_field),
         index=index,
-        target=physical_name(request.name, index),
+        target=target,
         previous=_led_to(store, request.name) or (physical if request.alias else ""),
         layout=_layout(held, vector, sparse, index),
         vector=vector,

@@ -195,6 +195,31 @@ def test_a_collection_that_is_no_alias_needs_one(bench, payloads) -> None:
         assert roll_back(store, "live").restored == "docs--old"
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_is_read_is_never_what_is_deleted(bench, payloads, restart: bool) -> None:
+    bench.fill(payloads)
+    bench.run()
+    client = bench.client()
+    client.update_collection_aliases([models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name="docs"))])
+    client.close()
+    with pytest.raises(JobRefused, match="this space already"):
+        bench.run(TARGET, alias="docs", restart=restart)
+    assert len(bench.records(TARGET)) == COUNT - DEAD
+
+
+def test_restart_does_not_delete_a_source_that_an_unfinished_job_made(
+    bench, payloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.fill(payloads)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "switch", killed)
+        with pytest.raises(Killed):
+            bench.run()
+    with pytest.raises(JobRefused, match="what would be read"):
+        bench.run(TARGET, to="next", alias="docs", restart=True)
+    assert len(bench.records(TARGET)) == COUNT - DEAD
+
+
 def test_an_empty_collection_is_refused(bench) -> None:
     bench.fill({})
     with pytest.raises(JobRefused, match="is empty"):
