@@ -135,6 +135,23 @@ def test_rolled_back_it_leads_where_it_led_and_forward_again(bench, payloads) ->
     assert bench.run().outcome == "already there"
 
 
+def test_points_added_after_the_switch_are_not_removed_on_the_way_forward_again(bench, payloads) -> None:
+    bench.fill(payloads)
+    bench.run()
+    client = bench.client()
+    client.upsert("docs", [models.PointStruct(id=2001, vector=bench.vector_of("own"), payload={"text": "own"})])
+    client.close()
+    with Store.opened(bench.address) as store:
+        roll_back(store, "docs")
+    with pytest.raises(JobRefused, match=r"holds points that docs--old does not, as 2001.*--restart"):
+        bench.run()
+    assert 2001 in bench.records(TARGET)
+    client = bench.client()
+    client.upsert("docs", [models.PointStruct(id=2001, vector=[1, 2, 3], payload={"text": "own"})])
+    client.close()
+    assert bench.run().points == COUNT - DEAD + 1
+
+
 def test_an_unfinished_job_is_not_continued_as_another(bench, payloads, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.fill(payloads)
     with monkeypatch.context() as patch:

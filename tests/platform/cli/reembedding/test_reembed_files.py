@@ -102,7 +102,8 @@ def test_parquet_is_read_on_in_the_middle_of_a_row_group(tmp_path: Path) -> None
     table = pyarrow.table({"id": list(range(50)), "text": [f"row {n}" if n % 9 else None for n in range(50)]})
     pyarrow.parquet.write_table(table, path, row_group_size=20)
     pages = list(source(path).pages(None))
-    assert sorted(item.point for item in items(pages)) == list(range(50))
+    assert [item.point for item in items(pages) if isinstance(item, Row)] == [n for n in range(50) if n % 9]
+    assert {item.point for item in items(pages)} == set(range(50))
     assert source(path).count() == 50
     for number, page in enumerate(pages[:-1]):
         assert items(source(path).pages(page.cursor)) == items(pages[number + 1 :])
