@@ -192,7 +192,7 @@ class Course:
         if self.request.files:
             self._check_files(ledger)
         else:
-            self._catch_up(ledger, summary)
+            self._catch_up(job, ledger, summary)
         summary.rows, summary.dead = standing.read, standing.dead
         summary.dead_letters = str(self.folder.letters) if standing.dead else ""
         summary.points = self.store.count(job.target)
@@ -272,13 +272,13 @@ class Course:
 
     # What came meanwhile
 
-    def _catch_up(self, ledger: Ledger, summary: Summary) -> None:
+    def _catch_up(self, job: Job, ledger: Ledger, summary: Summary) -> None:
         """Compare, and make good what differs, until nothing does."""
         for _ in range(_CATCH_UPS):
             self.screen.say(f"Comparing {self.plan.target} with {self.plan.definition.source}")
             dead = dead_points(self.folder.letters)
             found = differences(self.store, self.plan.definition.source, self.plan.target, dead, self.plan.kept)
-            added, removed = self._make_good(ledger, found)
+            added, removed = self._make_good(ledger, _keeping_own(found, self.plan) if job.done else found)
             summary.added_meanwhile += added
             summary.removed_meanwhile += removed
             if not added and not removed:
@@ -348,6 +348,18 @@ class Course:
     def _source_count(self) -> int:
         source = self.plan.definition.source
         return self.store.count(source) if source else 0
+
+
+def _keeping_own(found: Iterator[Difference], plan: Plan) -> Iterator[Difference]:
+    """The same. Raises JobRefused before a point would go that may have been added while the alias led there."""
+    for difference in found:
+        if difference.removed is not None:
+            raise JobRefused(
+                f"{plan.target} was searched under this alias before, and holds points that {plan.definition.source} "
+                f"does not, as {difference.removed!r}: added there then, or deleted in the other since. Add them to "
+                f"{plan.definition.source}, or delete them in {plan.target}; --restart builds it anew without them."
+            )
+        yield difference
 
 
 def _other(begun: Definition, asked: Definition, folder: JobFolder) -> str:
