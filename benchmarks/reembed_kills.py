@@ -112,7 +112,10 @@ class Job:
 
     def finish(self, process: "subprocess.Popen[str]") -> dict[str, Any]:
         """Its summary. Exits where it failed."""
-        said, told = process.communicate(timeout=LIMIT_S)
+        try:
+            said, told = process.communicate(timeout=LIMIT_S)
+        finally:
+            process.kill()  # it has ended, unless this one was ended before
         if process.returncode != 0:
             sys.exit(f"reembed ended with {process.returncode}:\n{told}")
         return json.loads(said)
@@ -184,9 +187,11 @@ def _killed(process: "subprocess.Popen[str]", after_s: float) -> bool:
     try:
         process.wait(after_s)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
         return True
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
     return False
 
 
@@ -200,6 +205,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no run is left behind
     with tempfile.TemporaryDirectory(prefix="zooserve-kills-") as name:
         _report(asked, *_measured(asked, Path(name)))
 
