@@ -72,6 +72,8 @@ class Course:
     screen: Screen
     _stack: ExitStack = field(default_factory=ExitStack)
     _ray_runs: bool = False
+    _compared: int = 0
+    """Points of the source when the last comparison began."""
 
     def run(self) -> Summary:
         """To the switched alias. Raises JobRefused, JobStopped, or what the store or the platform fail with."""
@@ -276,6 +278,7 @@ class Course:
         """Compare, and make good what differs, until nothing does."""
         for _ in range(_CATCH_UPS):
             self.screen.say(f"Comparing {self.plan.target} with {self.plan.definition.source}")
+            self._compared = self._source_count()
             dead = dead_points(self.folder.letters)
             found = differences(self.store, self.plan.definition.source, self.plan.target, dead, self.plan.kept)
             added, removed = self._make_good(ledger, _keeping_own(found, self.plan) if job.done else found)
@@ -340,10 +343,9 @@ class Course:
             )
 
     def _switch(self, job: Job, summary: Summary) -> None:
-        compared = self._source_count()
         self.store.switch(self.request.name, job.target)
         self.folder.write(job.model_copy(update={"done": True}))
-        summary.written_since = max(0, self._source_count() - compared)
+        summary.written_since = max(0, self._source_count() - self._compared)
 
     def _source_count(self) -> int:
         source = self.plan.definition.source

@@ -17,6 +17,7 @@ from zooserve.errors import (
     UnmarkedCollection,
 )
 from zooserve.sdk.index import Index
+from zooserve_cli.reembedding import course
 from zooserve_cli.reembedding.comparing import same_payload
 from zooserve_cli.reembedding.job import JobFolder
 from zooserve_cli.reembedding.ledger import Ledger
@@ -120,6 +121,19 @@ def test_what_the_source_gains_and_loses_meanwhile_is_made_good(
     done = bench.run()
     assert (done.added_meanwhile, done.removed_meanwhile) == (3, 1)
     check(bench, changed)
+
+
+def test_what_is_added_after_the_last_comparison_is_told(bench, payloads, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.fill(payloads)
+    real = course.proven
+
+    def beside_a_writer(store: Store, *given: Any) -> Any:
+        late = models.PointStruct(id=3001, vector=[1, 2, 3], payload={"text": "late"})
+        assert not store.upsert("docs--old", [late])
+        return real(store, *given)
+
+    monkeypatch.setattr(course, "proven", beside_a_writer)
+    assert bench.run().written_since == 1
 
 
 def test_rolled_back_it_leads_where_it_led_and_forward_again(bench, payloads) -> None:
