@@ -95,13 +95,18 @@ def dialect_of_path(path: str) -> Dialect:
 
 
 def error_headers(error: errors.ServingError) -> dict[str, str]:
-    """`x-zooserve-failed-stage` where a stage failed; `Retry-After` (s) and `retry-after-ms` where that is known."""
+    """`x-zooserve-error-code`, the kind's, which most dialects' bodies have no room for, and what else is known.
+
+    `x-zooserve-failed-stage` where a stage failed, `Retry-After` (s) and `retry-after-ms` for when to come back.
+    """
+    told = {"x-zooserve-error-code": str(type(error).code)}
     if isinstance(error, errors.OtherEmbeddingSpace):
-        return {"x-should-retry": "false"}  # OpenAI's clients try a 409 again
-    stage = {} if error.failed is None else {"x-zooserve-failed-stage": error.failed.label}
+        return told | {"x-should-retry": "false"}  # OpenAI's clients try a 409 again
+    if error.failed is not None:
+        told["x-zooserve-failed-stage"] = error.failed.label
     if not isinstance(error, errors.Overloaded | errors.BackendUnavailable) or error.retry_after_s is None:
-        return stage
-    return stage | {
+        return told
+    return told | {
         "retry-after": str(max(1, round(error.retry_after_s))),
         "retry-after-ms": str(max(1, round(error.retry_after_s * 1000))),
     }

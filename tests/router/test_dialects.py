@@ -48,5 +48,11 @@ def test_every_shape_carries_the_message(shape):
 
 
 def test_only_an_overload_says_when_to_come_back():
-    assert error_headers(errors.Overloaded("m", retry_after_s=0.2)) == {"retry-after": "1", "retry-after-ms": "200"}
-    assert error_headers(errors.BadInput("m")) == {}
+    told = error_headers(errors.Overloaded("m", retry_after_s=0.2))
+    assert told == {"x-zooserve-error-code": "overloaded", "retry-after": "1", "retry-after-ms": "200"}
+    assert error_headers(errors.BadInput("m")) == {"x-zooserve-error-code": "invalid_value"}
+
+
+def test_the_code_in_the_headers_is_the_kinds_and_never_a_foreign_one():
+    told = error_headers(errors.InputTooLong("m", code="x\r\ny"))
+    assert told == {"x-zooserve-error-code": "context_length_exceeded"}

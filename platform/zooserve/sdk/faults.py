@@ -141,7 +141,7 @@ def _kind(status: int, told: _Told, headers: Mapping[str, str]) -> type[errors.S
         by_status = errors.BadInput
     if not told.message and status in (404, 405) and "x-request-id" not in headers:
         return None
-    named = _BY_CODE.get(told.code or "")
+    named = _BY_CODE.get(told.code or "") or _BY_CODE.get(headers.get("x-zooserve-error-code", ""))
     return named if named is not None and by_status is not None and status < 500 and status != 429 else by_status
 
 
