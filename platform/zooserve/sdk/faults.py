@@ -1,6 +1,7 @@
 """What went wrong with one try, as an error of zooserve.errors, and whether another try may go better."""
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 from zooserve import errors
 from zooserve.sdk.retries import asks_to_wait_s, worth_another
 
-__all__ = ["Fault", "error_of_event", "fault_of_answer", "unreadable"]
+__all__ = ["Fault", "error_of_event", "fault_of_answer", "renumber", "unreadable"]
 
 _BY_CODE: dict[str, type[errors.ServingError]] = {
     kind.code: kind
@@ -45,6 +46,7 @@ _BY_STATUS: dict[int, type[errors.ServingError]] = {
 }
 _KEY_STATUS = (401, 403, 407)
 _SHOWN_CHARACTERS = 200
+_ITEM = re.compile(r"\b(inputs?|documents)\[(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,17 @@ def error_of_event(body: bytes, request_id: str) -> errors.ServingError:
     error = kind(message, param=told.param, code=told.code, failed=told.stage)
     error.request_id = request_id
     return error
+
+
+def renumber(error: errors.ServingError, first: int) -> None:
+    """Name the item at fault by its place in the caller's list, where it was sent in a part that begins at `first`."""
+
+    def moved(item: re.Match[str]) -> str:
+        return f"{item[1]}[{first + int(item[2])}]"
+
+    error.message = _ITEM.sub(moved, error.message, count=1)
+    error.args = (error.message,)
+    error.param = None if error.param is None else _ITEM.sub(moved, error.param, count=1)
 
 
 def unreadable(url: str, why: str, request_id: str | None = None) -> errors.UnreadableAnswer:

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
-from zooserve.errors import SpaceMismatch
+from zooserve.errors import BadInput, SpaceMismatch
 from zooserve.sdk import answers, bodies
 from zooserve.sdk.aio.chat import AsyncChat
 from zooserve.sdk.aio.concurrency import Stream, in_order
@@ -16,6 +16,7 @@ from zooserve.sdk.bodies import Content, InputType, SloClass
 from zooserve.sdk.budget import Budget, checked_seconds
 from zooserve.sdk.calls import Call, new_request_id
 from zooserve.sdk.connection import Connection
+from zooserve.sdk.faults import renumber
 from zooserve.sdk.inputs import checked_list, checked_name, checked_positive, checked_text
 from zooserve.sdk.results import (
     Classified,
@@ -176,7 +177,7 @@ class AsyncZoo(AsyncChat):
         async def ask(part: Part[str]) -> Embeddings:
             fields = bodies.embed_fields(model, part.items, input_type, long_text=long_text)
             call = Call("/v1/embeddings", Budget.of(seconds), fields, headers, request_id, patient=True)
-            return answers.embeddings(await self._http.answered(call), len(part.items))
+            return answers.embeddings(await self._answered(call, part), len(part.items))
 
         checked = (checked_text(text, f"texts[{place}]") for place, text in enumerate(texts))
         return _of_one_space(
@@ -386,7 +387,7 @@ class AsyncZoo(AsyncChat):
         """The answers to the parts of a call, all of one release."""
 
         async def ask(part: Part[Item]) -> Answered:
-            return read(await self._http.answered(call.asking(fields(part), patient=len(parts) > 1)), part)
+            return read(await self._answered(call.asking(fields(part), patient=len(parts) > 1), part), part)
 
         limit = min(checked_positive(concurrency, "concurrency"), len(parts))
         total = sum(len(part.items) for part in parts)
@@ -400,6 +401,14 @@ class AsyncZoo(AsyncChat):
                 if progress is not None:
                     progress(done, total)
         return made
+
+    async def _answered(self, call: Call, part: Part[Item]) -> answers.Answer:
+        """The answer to one part. What is wrong with an item is said by its place in the whole list."""
+        try:
+            return await self._http.answered(call)
+        except BadInput as exc:
+            renumber(exc, part.first)
+            raise
 
 
 async def _of_one_space(results: Stream[Embeddings], space: str | None) -> Stream[Embeddings]:

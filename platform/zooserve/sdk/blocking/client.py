@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import quote
 
-from zooserve.errors import SpaceMismatch
+from zooserve.errors import BadInput, SpaceMismatch
 from zooserve.sdk import answers, bodies
 from zooserve.sdk.batches import Part, cut, estimated_tokens
 from zooserve.sdk.blocking.chat import Chat
@@ -17,6 +17,7 @@ from zooserve.sdk.bodies import Content, InputType, SloClass
 from zooserve.sdk.budget import Budget, checked_seconds
 from zooserve.sdk.calls import Call, new_request_id
 from zooserve.sdk.connection import Connection
+from zooserve.sdk.faults import renumber
 from zooserve.sdk.inputs import checked_list, checked_name, checked_positive, checked_text
 from zooserve.sdk.results import (
     Classified,
@@ -177,7 +178,7 @@ class Zoo(Chat):
         def ask(part: Part[str]) -> Embeddings:
             fields = bodies.embed_fields(model, part.items, input_type, long_text=long_text)
             call = Call("/v1/embeddings", Budget.of(seconds), fields, headers, request_id, patient=True)
-            return answers.embeddings(self._http.answered(call), len(part.items))
+            return answers.embeddings(self._answered(call, part), len(part.items))
 
         checked = (checked_text(text, f"texts[{place}]") for place, text in enumerate(texts))
         return _of_one_space(
@@ -387,7 +388,7 @@ class Zoo(Chat):
         """The answers to the parts of a call, all of one release."""
 
         def ask(part: Part[Item]) -> Answered:
-            return read(self._http.answered(call.asking(fields(part), patient=len(parts) > 1)), part)
+            return read(self._answered(call.asking(fields(part), patient=len(parts) > 1), part), part)
 
         limit = min(checked_positive(concurrency, "concurrency"), len(parts))
         total = sum(len(part.items) for part in parts)
@@ -401,6 +402,14 @@ class Zoo(Chat):
                 if progress is not None:
                     progress(done, total)
         return made
+
+    def _answered(self, call: Call, part: Part[Item]) -> answers.Answer:
+        """The answer to one part. What is wrong with an item is said by its place in the whole list."""
+        try:
+            return self._http.answered(call)
+        except BadInput as exc:
+            renumber(exc, part.first)
+            raise
 
 
 def _of_one_space(results: Stream[Embeddings], space: str | None) -> Stream[Embeddings]:
