@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zooserve.errors import JobRefused, JobStopped
@@ -159,7 +159,8 @@ class Course:
             return None
 
     def _target(self, job: Job, ledger: Ledger) -> None:
-        """The new collection: as this job made it, or made now."""
+        """The new collection, as this job made it, or made now; its payload is indexed either way."""
+        layout = self.plan.layout
         if job.target in self.store.collections():
             held = Layout.of(self.store.info(job.target))
             if held.metadata.get(JOB_KEY, {}).get("job") != job.id:
@@ -167,13 +168,11 @@ class Course:
                     f"The collection {job.target} was made by another job, perhaps from another machine. Wait for that "
                     "one, or begin anew with --restart."
                 )
-            return
-        if ledger.standing.embedded:
+        elif ledger.standing.embedded:
             raise JobRefused(f"The collection {job.target} is gone, which this job had begun: --restart.")
-        layout = self.plan.layout
-        self.store.create(
-            job.target, Layout(layout.dense, layout.sparse, layout.extra, layout.indexes, self.plan.metadata(job.id))
-        )
+        else:
+            self.store.create(job.target, replace(layout, metadata=self.plan.metadata(job.id)))
+        self.store.index_payload(job.target, layout.indexes)
 
     # Building
 

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -146,7 +147,7 @@ class Store:
         )
 
     def create(self, collection: str, layout: Layout) -> None:
-        """An empty collection; one that a killed process made just before is done with."""
+        """An empty collection, its payload not indexed yet."""
         metadata = dict(layout.metadata)
         vectors: Any = layout.dense[DENSE] if set(layout.dense) == {DENSE} else dict(layout.dense)
         with translated(self.address.shown):
@@ -157,8 +158,13 @@ class Store:
                 metadata=metadata,
                 **layout.extra,
             )
-            for name, schema in layout.indexes.items():
-                self._client.create_payload_index(collection, name, field_schema=schema, wait=True)
+
+    def index_payload(self, collection: str, indexes: Mapping[str, Any]) -> None:
+        """Have these payload fields indexed; those that are already stay as they are."""
+        for name, schema in indexes.items():
+            self._patiently(
+                partial(self._client.create_payload_index, collection, name, field_schema=schema, wait=True)
+            )
 
     def delete(self, collection: str) -> None:
         """Remove it and what is in it."""
@@ -195,11 +201,6 @@ class Store:
         steps.append(models.CreateAliasOperation(create_alias=made))
         with translated(self.address.shown):
             self._client.update_collection_aliases(steps)
-
-    def adopt(self, collection: str, index: Index) -> None:
-        """Write into a collection that is there what it holds."""
-        with translated(self.address.shown):
-            self._client.update_collection(collection, metadata=index.metadata)
 
     def _patiently(self, call: Callable[[], Result]) -> Result:
         """What can be repeated without harm, tried again for half a minute while a server is away."""

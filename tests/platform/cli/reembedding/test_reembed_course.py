@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qdrant_client import models
+from qdrant_client import QdrantClient, models
 
 from zooserve.errors import (
     BadInput,
@@ -34,7 +34,7 @@ class Killed(BaseException):
     """What a kill is in these tests: nothing catches it."""
 
 
-def killed(*given: Any) -> None:
+def killed(*given: Any, **named: Any) -> None:
     raise Killed
 
 
@@ -99,6 +99,21 @@ def test_killed_at_any_step_it_goes_on_to_the_same_end(
     assert kills
     assert outcome in ("switched", "already there")
     check(bench, payloads)
+
+
+def test_killed_before_the_payload_was_indexed_the_next_run_indexes_it(
+    bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "one"}\n')
+    with monkeypatch.context() as patch:
+        patch.setattr(QdrantClient, "create_payload_index", killed)
+        with pytest.raises(Killed):
+            bench.run("kb", files=(path,))
+    indexed = []
+    monkeypatch.setattr(QdrantClient, "create_payload_index", lambda *given, **named: indexed.append(given[1:]))
+    assert bench.run("kb", files=(path,)).outcome == "switched"
+    assert indexed == [("kb--bc7ce5e304176975", "document")]
 
 
 def test_what_the_source_gains_and_loses_meanwhile_is_made_good(
