@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from zooserve.errors import BadInput, DeadlineExceeded
 
-__all__ = ["Budget", "checked_seconds"]
+__all__ = ["Budget", "checked_seconds", "left"]
 
 _ENDLESS_S = 31 * 86_400
 """Sockets and event loops count no further than some decades, and nobody waits for them."""
@@ -41,6 +41,14 @@ class Budget:
             f"There was no whole answer within {self.total_s:g} s. `timeout_s` is for a call as a whole, with all its "
             "tries and parts: allow more, or send less at once."
         )
+
+
+def left(budget: Budget) -> float:
+    """What is left of it, as the `timeout_s` of one call of several. Raises DeadlineExceeded if nothing is."""
+    remaining_s = budget.remaining_s()
+    if not remaining_s:
+        raise budget.exceeded()
+    return remaining_s
 
 
 def checked_seconds(value: float) -> float:

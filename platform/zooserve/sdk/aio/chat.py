@@ -128,7 +128,7 @@ class AsyncChat:
     """What a client does with the models that generate text."""
 
     _http: "AsyncHttp"
-    _timeout_s: float
+    timeout_s: float
 
     async def chat(
         self,
@@ -209,7 +209,7 @@ class AsyncChat:
 
     def _asking(self, path: str, fields: dict[str, Any], timeout_s: float | None) -> Call:
         """A call whose budget begins now."""
-        budget = Budget.of(self._timeout_s if timeout_s is None else timeout_s)
+        budget = Budget.of(self.timeout_s if timeout_s is None else timeout_s)
         return Call(path, budget, fields, call_headers(None, None))
 
     @asynccontextmanager

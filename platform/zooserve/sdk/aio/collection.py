@@ -14,7 +14,7 @@ from zooserve.errors import (
 from zooserve.sdk.aio.opening import Opened, Terms, opened
 from zooserve.sdk.aio.stores import AsyncStore, AsyncStores, StoreAddress
 from zooserve.sdk.bodies import SloClass
-from zooserve.sdk.budget import Budget
+from zooserve.sdk.budget import Budget, left
 from zooserve.sdk.chunks import Chunk, Document, Id, Item, Passage, passages, point_id, rereadable
 from zooserve.sdk.collection_results import Described, Hit, Upserted
 from zooserve.sdk.index import index_of, require_marked
@@ -126,14 +126,14 @@ class AsyncCollection:
         `filter` is a mapping of payload keys to values that must be equal, or a `qdrant_client.models.Filter`. With
         `rerank` so many chunks are searched, and the reranker says which `limit` are best. A collection with a sparse
         model is searched by both vectors, fused by their ranks. `reading` is what `rag_query` made of the query, so
-        that it is not embedded again; SpaceMismatch if it is of another space. `timeout_s` is the budget of everything
-        that the platform does for it.
+        that it is not embedded again; SpaceMismatch if it is of another space. `timeout_s`, left out the client's, is
+        the budget of everything that the platform does for it.
         """
         checked_text(query, "query")
         wanted = checked_positive(limit, "limit")
         where = filter_of(filter)
         found = wanted if rerank is None else max(wanted, checked_positive(rerank, "rerank"))
-        budget = None if timeout_s is None else Budget.of(timeout_s)
+        budget = Budget.of(self._zoo.timeout_s if timeout_s is None else timeout_s)
         hits = await self._found(query, found, where, reading, budget)
         return hits if rerank is None or not hits else await self._reranked(query, hits, wanted, budget)
 
@@ -203,10 +203,11 @@ class AsyncCollection:
         store, known = await self._open()
         is_empty = await store.count(known.place.physical) == 0
         done, kept = Upserted(), set[int | str]()
-        ask = {"slo_class": slo_class, "timeout_s": timeout_s, "concurrency": concurrency}
+        ask = {"slo_class": slo_class, "concurrency": concurrency}
         try:
             for batch in batches(passages(listed(items))):
-                done += await self._stored_batch(store, known, batch, ask, is_empty=is_empty)
+                budget = Budget.of(timeout_s)
+                done += await self._stored_batch(store, known, batch, budget, ask, is_empty=is_empty)
                 kept.update(passage.point for passage in batch.passages)
                 if progress is not None:
                     progress(done.chunks)
@@ -216,7 +217,7 @@ class AsyncCollection:
         return done, kept
 
     async def _stored_batch(
-        self, store: AsyncStore, known: Opened, batch: Batch, ask: dict[str, Any], *, is_empty: bool
+        self, store: AsyncStore, known: Opened, batch: Batch, budget: Budget, ask: dict[str, Any], *, is_empty: bool
     ) -> Upserted:
         physical = known.place.physical
         held: dict[int | str, Any] = {}
@@ -225,7 +226,7 @@ class AsyncCollection:
             held = await store.payloads(physical, points, known.index.text_key)
         changes = compared(batch.passages, held, known.index)
         if changes.to_embed:
-            await store.upsert(physical, await self._embedded(known, changes.to_embed, ask))
+            await store.upsert(physical, await self._embedded(known, changes.to_embed, budget, ask))
         if changes.to_update:
             payloads = [(passage.point, payload_of(passage, known.index)) for passage in changes.to_update]
             await store.overwrite_payloads(physical, payloads)
@@ -235,80 +236,105 @@ class AsyncCollection:
             removed = await store.remove_but(physical, batch.current.__contains__, where)
         return Upserted(len(changes.to_embed), changes.unchanged, len(changes.to_update), removed)
 
-    async def _embedded(self, known: Opened, chunks: Sequence[Passage], ask: dict[str, Any]) -> list[Any]:
+    async def _embedded(
+        self, known: Opened, chunks: Sequence[Passage], budget: Budget, ask: dict[str, Any]
+    ) -> list[Any]:
         """PointStructs. Raises InputTooLong naming the chunk."""
-        texts = [chunk.text for chunk in chunks]
         try:
-            dense = await self._dense(known, texts, input_type="passage", **ask)
-            sparse = await self._sparse(known, texts, **ask)
+            dense, sparse = await self._vectors(known, chunks, budget, ask)
         except InputTooLong as exc:
-            raise await self._named(known, chunks, ask, exc) from exc
+            raise await self._named(known, chunks, budget, ask, exc) from exc
         return [
             point(chunk, known.index, dense[place], None if sparse is None else sparse[place])
             for place, chunk in enumerate(chunks)
         ]
 
-    async def _named(
-        self, known: Opened, chunks: Sequence[Passage], ask: dict[str, Any], refusal: InputTooLong
-    ) -> InputTooLong:
-        """The refusal by the chunk that caused it, found by asking for each alone, the longest first."""
-        for chunk in sorted(chunks, key=lambda chunk: len(chunk.text), reverse=True):
-            try:
-                await self._dense(known, [chunk.text], input_type="passage", **ask)
-                await self._sparse(known, [chunk.text], **ask)
-            except InputTooLong as exc:
-                return InputTooLong(
-                    f"{chunk.shown} is longer than the model reads: {exc} To cut it: zooserve.split(text).",
-                    param="text",
-                    code=exc.code,
-                )
-        return refusal
+    async def _vectors(
+        self, known: Opened, chunks: Sequence[Passage], budget: Budget, ask: dict[str, Any]
+    ) -> tuple[Any, Sequence[SparseVector] | None]:
+        """Dense and sparse ones of the chunks."""
+        texts = [chunk.text for chunk in chunks]
+        dense = await self._dense(known, texts, budget, input_type="passage", **ask)
+        return dense, await self._sparse(known, texts, budget, **ask)
 
-    async def _dense(self, known: Opened, texts: str | Sequence[str], **ask: Any) -> Any:
+    async def _named(
+        self, known: Opened, chunks: Sequence[Passage], budget: Budget, ask: dict[str, Any], refusal: InputTooLong
+    ) -> InputTooLong:
+        """The refusal by the chunk that caused it, found by halves, the longer chunks first: at most 9 more calls."""
+        suspects = sorted(chunks, key=lambda chunk: len(chunk.text), reverse=True)
+        while len(suspects) > 1:
+            half = suspects[: len(suspects) // 2]
+            suspects = half if await self._refused(known, half, budget, ask) else suspects[len(half) :]
+        refused = await self._refused(known, suspects, budget, ask)
+        if refused is None:  # the model has changed meanwhile
+            return refusal
+        return InputTooLong(
+            f"{suspects[0].shown} is longer than the model reads: {refused} To cut it: zooserve.split(text).",
+            param="text",
+            code=refused.code,
+        )
+
+    async def _refused(
+        self, known: Opened, chunks: Sequence[Passage], budget: Budget, ask: dict[str, Any]
+    ) -> InputTooLong | None:
+        try:
+            await self._vectors(known, chunks, budget, ask)
+        except InputTooLong as exc:
+            return exc
+        return None
+
+    async def _dense(self, known: Opened, texts: str | Sequence[str], budget: Budget, **ask: Any) -> Any:
         """Embeddings in the collection's space. Raises SpaceMismatch where the platform makes others by now."""
         try:
-            return await self._zoo.embed(texts, model=known.model, space=known.index.space, **ask)
+            return await self._zoo.embed(
+                texts, model=known.model, space=known.index.space, timeout_s=left(budget), **ask
+            )
         except (OtherEmbeddingSpace, SpaceMismatch):
-            again = await self._opened_again(known)
-            return await self._zoo.embed(texts, model=again.model, space=again.index.space, **ask)
+            again = await self._opened_again(known, budget)
+            return await self._zoo.embed(
+                texts, model=again.model, space=again.index.space, timeout_s=left(budget), **ask
+            )
 
-    async def _sparse(self, known: Opened, texts: str | Sequence[str], **ask: Any) -> Sequence[SparseVector] | None:
+    async def _sparse(
+        self, known: Opened, texts: str | Sequence[str], budget: Budget, **ask: Any
+    ) -> Sequence[SparseVector] | None:
         """The same of sparse vectors; None where the collection has none."""
         if known.sparse_model is None or known.index.sparse is None:
             return None
         space = known.index.sparse.space
         try:
-            made = await self._zoo.embed_sparse(texts, model=known.sparse_model, space=space, **ask)
+            made = await self._zoo.embed_sparse(
+                texts, model=known.sparse_model, space=space, timeout_s=left(budget), **ask
+            )
         except (OtherEmbeddingSpace, SpaceMismatch):
-            again = await self._opened_again(known)
-            made = await self._zoo.embed_sparse(texts, model=str(again.sparse_model), space=space, **ask)
+            again = await self._opened_again(known, budget)
+            made = await self._zoo.embed_sparse(
+                texts, model=str(again.sparse_model), space=space, timeout_s=left(budget), **ask
+            )
         return made.vectors
 
-    async def _opened_again(self, known: Opened) -> Opened:
+    async def _opened_again(self, known: Opened, budget: Budget) -> Opened:
         """After a model was found in another space: opening says which, unless it is served under another name."""
         self._known = None
-        _, again = await self._open()
+        _, again = await self._open(budget)
         if again.place != known.place:
             raise self._moved(known, again.place.physical) from None
         return again
 
-    async def _found(
-        self, query: str, limit: int, where: Any, reading: Reading | None, budget: Budget | None
-    ) -> list[Hit]:
-        store, known = await self._open()
-        ask: dict[str, Any] = {"timeout_s": _left(budget)}
+    async def _found(self, query: str, limit: int, where: Any, reading: Reading | None, budget: Budget) -> list[Hit]:
+        store, known = await self._open(budget)
         if reading is None:
-            dense = (await self._dense(known, query, input_type="query", **ask))[0]
+            dense = (await self._dense(known, query, budget, input_type="query"))[0]
         else:
             dense = list(_of_space(self.name, known, reading))
-        sparse = await self._sparse(known, query, **ask)
+        sparse = await self._sparse(known, query, budget)
         if sparse is None:
             found = await store.query(known.place.physical, limit, query=dense, query_filter=where)
         else:
             found = await store.query(known.place.physical, limit, **fused(dense, sparse[0], where, limit))
         return [hit_of(one, known.index) for one in found]
 
-    async def _reranked(self, query: str, hits: list[Hit], limit: int, budget: Budget | None) -> list[Hit]:
+    async def _reranked(self, query: str, hits: list[Hit], limit: int, budget: Budget) -> list[Hit]:
         without = [hit for hit in hits if not hit.text]
         if without:
             raise CollectionError(
@@ -316,17 +342,17 @@ class AsyncCollection:
                 "collection whose texts are under another key is adopted with text_key=…."
             )
         texts = [hit.text for hit in hits]
-        ranked = await self._zoo.rerank(query, texts, model=self._rerank_model, top_n=limit, timeout_s=_left(budget))
+        ranked = await self._zoo.rerank(query, texts, model=self._rerank_model, top_n=limit, timeout_s=left(budget))
         return [hits[one.index].scored(one.score) for one in ranked]
 
     async def _store(self) -> AsyncStore:
         return await self._stores.at(self._address)
 
-    async def _open(self) -> tuple[AsyncStore, Opened]:
-        """Where the name leads now, checked if it leads elsewhere than before."""
+    async def _open(self, budget: Budget | None = None) -> tuple[AsyncStore, Opened]:
+        """Where the name leads now, checked if it leads elsewhere than before: in this budget, or one of its own."""
         store, known = await self._store(), self._known
         if known is None or not await self._still_leads(store, known):
-            self._known = known = await opened(self._zoo, store, self._terms)
+            self._known = known = await opened(self._zoo, store, self._terms, budget or Budget.of(self._zoo.timeout_s))
         return store, known
 
     async def _still_leads(self, store: AsyncStore, known: Opened) -> bool:
@@ -341,15 +367,6 @@ class AsyncCollection:
             f"While this ran, {self.name} was switched from {known.place.physical} to {physical}, so that what was "
             "stored is not where the name leads now. Do it once more."
         )
-
-
-def _left(budget: Budget | None) -> float | None:
-    if budget is None:
-        return None
-    left = budget.remaining_s()
-    if not left:
-        raise budget.exceeded()
-    return left
 
 
 def _of_space(name: str, known: Opened, reading: Reading) -> Sequence[float]:

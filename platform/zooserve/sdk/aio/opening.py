@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from zooserve.errors import BadInput, InputTooLong, ModelNotFound, NoSuchCollection, SpaceMismatch
 from zooserve.sdk.aio.stores import AsyncStore
+from zooserve.sdk.budget import Budget, left
 from zooserve.sdk.index import (
     Index,
     Place,
@@ -53,16 +54,16 @@ class Opened:
     sparse_model: str | None
 
 
-async def opened(zoo: "AsyncZoo", store: AsyncStore, terms: Terms) -> Opened:
+async def opened(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, budget: Budget) -> Opened:
     """Raises NoSuchCollection, UnmarkedCollection, SpaceMismatch, or what the platform or Qdrant fail with."""
     place = await store.place(terms.name)
     if place is None:
-        return await _created(zoo, store, terms)
+        return await _created(zoo, store, terms, budget)
     info = await store.info(place.physical)
     size = dense_size(place.physical, info)
     index = index_of(place.physical, info.config.metadata)
     if index is None and terms.adopt:
-        index = await _adopted(zoo, store, terms, place, size)
+        index = await _adopted(zoo, store, terms, place, size, budget)
     index = require_marked(place.physical, index)
     if size != index.dimensions or (index.sparse is not None and not has_sparse(info)):
         raise SpaceMismatch(
@@ -70,18 +71,19 @@ async def opened(zoo: "AsyncZoo", store: AsyncStore, terms: Terms) -> Opened:
             f"numbers{' and sparse ones' if index.sparse else ''}, and was made for {size}"
             f"{'' if has_sparse(info) else ' and no sparse ones'}: its metadata is not its own. Embed it anew."
         )
-    return Opened(place, index, await _model_of(zoo, terms, index), await _sparse_of(zoo, terms, index))
+    model = await _model_of(zoo, terms, index, budget)
+    return Opened(place, index, model, await _sparse_of(zoo, terms, index, budget))
 
 
-async def _created(zoo: "AsyncZoo", store: AsyncStore, terms: Terms) -> Opened:
+async def _created(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, budget: Budget) -> Opened:
     if not terms.create:
         raise NoSuchCollection(
             f"Neither a collection nor an alias is called {terms.name} in {store.shown}. Leave create=False out to "
             "create it, or see whether this is the right place and name."
         )
     require_name(terms.name)
-    card = await _card(zoo, terms.model or _DEFAULT_MODEL, "embed")
-    sparse = None if terms.sparse is None else await _card(zoo, terms.sparse, "sparse")
+    card = await _card(zoo, terms.model or _DEFAULT_MODEL, "embed", budget)
+    sparse = None if terms.sparse is None else await _card(zoo, terms.sparse, "sparse", budget)
     index = _index(card, sparse, "text")
     physical = physical_name(terms.name, index)
     await store.create(physical, index)
@@ -92,9 +94,10 @@ async def _created(zoo: "AsyncZoo", store: AsyncStore, terms: Terms) -> Opened:
     return Opened(Place(terms.name, physical), held, terms.model or card.name, None if sparse is None else terms.sparse)
 
 
-async def _adopted(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, place: Place, size: int) -> Index:
+async def _adopted(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, place: Place, size: int, budget: Budget) -> Index:
     """Write down that the collection holds this model's vectors, once their size and a sample of them say so."""
-    card = await _card(zoo, terms.model or _DEFAULT_MODEL, "embed")
+    name = terms.model or _DEFAULT_MODEL
+    card = await _card(zoo, name, "embed", budget)
     index = _index(card, None, terms.text_key)
     if size != index.dimensions:
         raise SpaceMismatch(
@@ -103,7 +106,7 @@ async def _adopted(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, place: Plac
             "anew under another name."
         )
     for text, vector in await store.sample(place.physical, terms.text_key, _SAMPLE):
-        likeness = await _likeness(zoo, card, text, vector)
+        likeness = await _likeness(zoo, name, index.space, text, vector, budget)
         if likeness is not None and likeness < _SAME_COSINE:
             raise SpaceMismatch(
                 f"The collection {place.physical} holds a vector whose cosine with that of {index.release} for the "
@@ -114,22 +117,24 @@ async def _adopted(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, place: Plac
     return index
 
 
-async def _likeness(zoo: "AsyncZoo", card: ModelCard, text: str, vector: Sequence[float]) -> float | None:
+async def _likeness(
+    zoo: "AsyncZoo", name: str, space: str, text: str, vector: Sequence[float], budget: Budget
+) -> float | None:
     """The cosine of a stored vector and one made now; None for a text that the model does not read whole."""
     try:
-        made = await zoo.embed(text, model=card.name, space=card.space, input_type="passage")
+        made = await zoo.embed(text, model=name, space=space, input_type="passage", timeout_s=left(budget))
     except InputTooLong:
         return None
     lengths = math.hypot(*made[0]) * math.hypot(*vector)
     return sum(a * b for a, b in zip(made[0], vector, strict=True)) / lengths if lengths else 0.0
 
 
-async def _model_of(zoo: "AsyncZoo", terms: Terms, index: Index) -> str:
+async def _model_of(zoo: "AsyncZoo", terms: Terms, index: Index, budget: Budget) -> str:
     """What to ask for so that vectors are of the collection's space. Raises SpaceMismatch where nothing is."""
     met: ModelCard | None = None
     for name in [terms.model] if terms.model else [index.model, index.release]:
         try:
-            met = await _card(zoo, name, "embed")
+            met = await _card(zoo, name, "embed", budget)
         except ModelNotFound:
             if terms.model:
                 raise
@@ -145,7 +150,7 @@ async def _model_of(zoo: "AsyncZoo", terms: Terms, index: Index) -> str:
     raise mismatch(terms.name, index, f"{met.name}@{met.version}", str(met.space))
 
 
-async def _sparse_of(zoo: "AsyncZoo", terms: Terms, index: Index) -> str | None:
+async def _sparse_of(zoo: "AsyncZoo", terms: Terms, index: Index, budget: Budget) -> str | None:
     if index.sparse is None:
         if terms.sparse is None:
             return None
@@ -154,7 +159,7 @@ async def _sparse_of(zoo: "AsyncZoo", terms: Terms, index: Index) -> str | None:
             f"and {terms.sparse} is to be searched in them. Leave `sparse` out, or fill another collection with it."
         )
     name = terms.sparse or index.sparse.model
-    card = await _card(zoo, name, "sparse")
+    card = await _card(zoo, name, "sparse", budget)
     if card.space != index.sparse.space:
         raise SpaceMismatch(
             f"The collection {terms.name} holds sparse vectors of {index.sparse.model}@{index.sparse.version} (space "
@@ -164,8 +169,8 @@ async def _sparse_of(zoo: "AsyncZoo", terms: Terms, index: Index) -> str | None:
     return name
 
 
-async def _card(zoo: "AsyncZoo", name: str, task: str) -> ModelCard:
-    card = await zoo.model(name)
+async def _card(zoo: "AsyncZoo", name: str, task: str, budget: Budget) -> ModelCard:
+    card = await zoo.model(name, timeout_s=left(budget))
     if card.task != task or card.space is None or card.dimensions is None:
         raise BadInput(
             f"{name} is a model of the task {card.task}; a collection needs one of the task {task} here.",

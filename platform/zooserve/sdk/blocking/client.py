@@ -82,7 +82,7 @@ class Zoo(Chat):
 
         connection = Connection.of(base_url, api_key, timeout_s, retries)
         self.base_url = connection.base_url
-        self._timeout_s = connection.timeout_s
+        self.timeout_s = connection.timeout_s
         self._stores = Stores()
         self._http = Http(connection, checked_positive(max_body_bytes, "max_body_bytes"), http)
 
@@ -171,7 +171,7 @@ class Zoo(Chat):
         checked_text(model, "model")
         if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
             checked_list(texts, "texts")
-        seconds = self._timeout_s if timeout_s is None else checked_seconds(timeout_s)
+        seconds = self.timeout_s if timeout_s is None else checked_seconds(timeout_s)
         request_id = new_request_id()
         headers = bodies.call_headers(slo_class, space)
 
@@ -373,7 +373,7 @@ class Zoo(Chat):
         items: int = 1,
     ) -> Call:
         """A call whose budget begins now; its fields come with each part."""
-        budget = Budget.of(self._timeout_s if timeout_s is None else timeout_s)
+        budget = Budget.of(self.timeout_s if timeout_s is None else timeout_s)
         return Call(path, budget, headers=bodies.call_headers(slo_class, space, items))
 
     def _gathered(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zooserve.errors import BadInput, InputTooLong, ModelNotFound, NoSuchCollection, SpaceMismatch
 from zooserve.sdk.blocking.stores import Store
+from zooserve.sdk.budget import Budget, left
 from zooserve.sdk.index import (
     Index,
     Place,
@@ -54,16 +55,16 @@ class Opened:
     sparse_model: str | None
 
 
-def opened(zoo: "Zoo", store: Store, terms: Terms) -> Opened:
+def opened(zoo: "Zoo", store: Store, terms: Terms, budget: Budget) -> Opened:
     """Raises NoSuchCollection, UnmarkedCollection, SpaceMismatch, or what the platform or Qdrant fail with."""
     place = store.place(terms.name)
     if place is None:
-        return _created(zoo, store, terms)
+        return _created(zoo, store, terms, budget)
     info = store.info(place.physical)
     size = dense_size(place.physical, info)
     index = index_of(place.physical, info.config.metadata)
     if index is None and terms.adopt:
-        index = _adopted(zoo, store, terms, place, size)
+        index = _adopted(zoo, store, terms, place, size, budget)
     index = require_marked(place.physical, index)
     if size != index.dimensions or (index.sparse is not None and not has_sparse(info)):
         raise SpaceMismatch(
@@ -71,18 +72,19 @@ def opened(zoo: "Zoo", store: Store, terms: Terms) -> Opened:
             f"numbers{' and sparse ones' if index.sparse else ''}, and was made for {size}"
             f"{'' if has_sparse(info) else ' and no sparse ones'}: its metadata is not its own. Embed it anew."
         )
-    return Opened(place, index, _model_of(zoo, terms, index), _sparse_of(zoo, terms, index))
+    model = _model_of(zoo, terms, index, budget)
+    return Opened(place, index, model, _sparse_of(zoo, terms, index, budget))
 
 
-def _created(zoo: "Zoo", store: Store, terms: Terms) -> Opened:
+def _created(zoo: "Zoo", store: Store, terms: Terms, budget: Budget) -> Opened:
     if not terms.create:
         raise NoSuchCollection(
             f"Neither a collection nor an alias is called {terms.name} in {store.shown}. Leave create=False out to "
             "create it, or see whether this is the right place and name."
         )
     require_name(terms.name)
-    card = _card(zoo, terms.model or _DEFAULT_MODEL, "embed")
-    sparse = None if terms.sparse is None else _card(zoo, terms.sparse, "sparse")
+    card = _card(zoo, terms.model or _DEFAULT_MODEL, "embed", budget)
+    sparse = None if terms.sparse is None else _card(zoo, terms.sparse, "sparse", budget)
     index = _index(card, sparse, "text")
     physical = physical_name(terms.name, index)
     store.create(physical, index)
@@ -93,9 +95,10 @@ def _created(zoo: "Zoo", store: Store, terms: Terms) -> Opened:
     return Opened(Place(terms.name, physical), held, terms.model or card.name, None if sparse is None else terms.sparse)
 
 
-def _adopted(zoo: "Zoo", store: Store, terms: Terms, place: Place, size: int) -> Index:
+def _adopted(zoo: "Zoo", store: Store, terms: Terms, place: Place, size: int, budget: Budget) -> Index:
     """Write down that the collection holds this model's vectors, once their size and a sample of them say so."""
-    card = _card(zoo, terms.model or _DEFAULT_MODEL, "embed")
+    name = terms.model or _DEFAULT_MODEL
+    card = _card(zoo, name, "embed", budget)
     index = _index(card, None, terms.text_key)
     if size != index.dimensions:
         raise SpaceMismatch(
@@ -104,7 +107,7 @@ def _adopted(zoo: "Zoo", store: Store, terms: Terms, place: Place, size: int) ->
             "anew under another name."
         )
     for text, vector in store.sample(place.physical, terms.text_key, _SAMPLE):
-        likeness = _likeness(zoo, card, text, vector)
+        likeness = _likeness(zoo, name, index.space, text, vector, budget)
         if likeness is not None and likeness < _SAME_COSINE:
             raise SpaceMismatch(
                 f"The collection {place.physical} holds a vector whose cosine with that of {index.release} for the "
@@ -115,22 +118,22 @@ def _adopted(zoo: "Zoo", store: Store, terms: Terms, place: Place, size: int) ->
     return index
 
 
-def _likeness(zoo: "Zoo", card: ModelCard, text: str, vector: Sequence[float]) -> float | None:
+def _likeness(zoo: "Zoo", name: str, space: str, text: str, vector: Sequence[float], budget: Budget) -> float | None:
     """The cosine of a stored vector and one made now; None for a text that the model does not read whole."""
     try:
-        made = zoo.embed(text, model=card.name, space=card.space, input_type="passage")
+        made = zoo.embed(text, model=name, space=space, input_type="passage", timeout_s=left(budget))
     except InputTooLong:
         return None
     lengths = math.hypot(*made[0]) * math.hypot(*vector)
     return sum(a * b for a, b in zip(made[0], vector, strict=True)) / lengths if lengths else 0.0
 
 
-def _model_of(zoo: "Zoo", terms: Terms, index: Index) -> str:
+def _model_of(zoo: "Zoo", terms: Terms, index: Index, budget: Budget) -> str:
     """What to ask for so that vectors are of the collection's space. Raises SpaceMismatch where nothing is."""
     met: ModelCard | None = None
     for name in [terms.model] if terms.model else [index.model, index.release]:
         try:
-            met = _card(zoo, name, "embed")
+            met = _card(zoo, name, "embed", budget)
         except ModelNotFound:
             if terms.model:
                 raise
@@ -146,7 +149,7 @@ def _model_of(zoo: "Zoo", terms: Terms, index: Index) -> str:
     raise mismatch(terms.name, index, f"{met.name}@{met.version}", str(met.space))
 
 
-def _sparse_of(zoo: "Zoo", terms: Terms, index: Index) -> str | None:
+def _sparse_of(zoo: "Zoo", terms: Terms, index: Index, budget: Budget) -> str | None:
     if index.sparse is None:
         if terms.sparse is None:
             return None
@@ -155,7 +158,7 @@ def _sparse_of(zoo: "Zoo", terms: Terms, index: Index) -> str | None:
             f"and {terms.sparse} is to be searched in them. Leave `sparse` out, or fill another collection with it."
         )
     name = terms.sparse or index.sparse.model
-    card = _card(zoo, name, "sparse")
+    card = _card(zoo, name, "sparse", budget)
     if card.space != index.sparse.space:
         raise SpaceMismatch(
             f"The collection {terms.name} holds sparse vectors of {index.sparse.model}@{index.sparse.version} (space "
@@ -165,8 +168,8 @@ def _sparse_of(zoo: "Zoo", terms: Terms, index: Index) -> str | None:
     return name
 
 
-def _card(zoo: "Zoo", name: str, task: str) -> ModelCard:
-    card = zoo.model(name)
+def _card(zoo: "Zoo", name: str, task: str, budget: Budget) -> ModelCard:
+    card = zoo.model(name, timeout_s=left(budget))
     if card.task != task or card.space is None or card.dimensions is None:
         raise BadInput(
             f"{name} is a model of the task {card.task}; a collection needs one of the task {task} here.",

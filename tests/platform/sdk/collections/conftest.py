@@ -28,6 +28,7 @@ class FakePlatform:
     dimensions: dict[str, int] = field(default_factory=lambda: {"embed": 16, "embed_other": 16, "embed_wide": 24})
     sparse_version: str = "1"
     max_words: int = 50
+    max_sparse_words: int = 50
     requests: list[httpx.Request] = field(default_factory=list)
     fails_after: int | None = None
     """So many embedding requests are answered, then none."""
@@ -87,9 +88,14 @@ class FakePlatform:
 
     def _sparse(self, request: httpx.Request, body: Any) -> httpx.Response:
         space = SPARSE_SPACE if self.sparse_version == "1" else "e" * 16
-        refusal = self._refusal(request, space, _texts(body["inputs"]))
+        refusal = self._refusal(request, space, [])
         if refusal is not None:
             return refusal
+        for place, text in enumerate(_texts(body["inputs"])):
+            if (words := len(text.split())) > self.max_sparse_words:
+                said = {"error": f"`inputs[{place}]` has {words} tokens.", "error_type": "Validation"}
+                headers = {"x-request-id": "r", "x-zooserve-error-code": "context_length_exceeded"}
+                return httpx.Response(400, json=said, headers=headers)
         rows = [
             [{"index": index, "value": 1.0} for index in sorted({crc32(word.encode()) % 1000 for word in text.split()})]
             for text in _texts(body["inputs"])

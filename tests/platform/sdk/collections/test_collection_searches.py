@@ -109,6 +109,19 @@ def test_a_budget_is_for_the_whole_search(filled) -> None:
         filled.search("swim", timeout_s=-1)
 
 
+def test_opening_and_asking_share_one_budget_the_clients_where_none_is_given(zoo, served, tmp_path) -> None:
+    told = []
+    for options in ({"timeout_s": 30}, {}):
+        served.requests.clear()
+        docs = zoo.collection("docs", path=tmp_path, sparse="embed_sparse")
+        docs.search("ducks", **options)
+        told.append([int(request.headers["x-request-timeout-ms"]) for request in served.requests])
+    assert len(told[0]) == len(told[1]) == 4
+    assert max(told[0]) <= 30_000 < max(told[1]) <= 60_000
+    for left in told:
+        assert left == sorted(left, reverse=True)
+
+
 def test_a_hybrid_collection_is_found_by_words_as_well(hybrid, served) -> None:
     hits = hybrid.search("geese", 3)
     assert hits[0].text == "geese swim too"

@@ -191,6 +191,31 @@ def test_a_chunk_longer_than_the_model_reads_is_named(docs) -> None:
     assert docs.count() == 0
 
 
+@pytest.mark.parametrize("long_one", [0, 100, 255])
+def test_the_chunk_at_fault_is_found_by_halves(docs, served, long_one) -> None:
+    """The texts before it are of more letters, so that it is not the first that is suspected."""
+    texts = [f"text number {number} of {'so' * 100} few words" for number in range(256)]
+    texts[long_one] = "w " * 60
+    with pytest.raises(InputTooLong, match=r"^'w w .* is longer"):
+        docs.upsert(texts)
+    assert len(served.bodies("/v1/embeddings")) <= 1 + 8 * 2 + 1
+    assert docs.count() == 0
+
+
+def test_a_chunk_that_only_the_sparse_model_refuses_is_named_too(zoo, served, tmp_path) -> None:
+    served.max_sparse_words = 5
+    docs = zoo.collection("docs", path=tmp_path, sparse="embed_sparse")
+    with pytest.raises(InputTooLong, match=r"'long' is longer than the model reads: `inputs\[0\]` has 6 tokens"):
+        docs.upsert([{"id": "short", "text": "fits"}, {"id": "long", "text": "w w w w w w"}])
+
+
+def test_a_batch_has_one_budget_for_both_models(zoo, served, tmp_path) -> None:
+    docs = zoo.collection("docs", path=tmp_path, sparse="embed_sparse")
+    docs.upsert(["a"], timeout_s=100)
+    dense, sparse = [request.headers["x-request-timeout-ms"] for request in served.requests if request.method == "POST"]
+    assert 100_000 >= int(dense) >= int(sparse)
+
+
 def test_a_failure_in_the_middle_says_what_is_stored_and_doing_it_again_goes_on_there(docs, served) -> None:
     items = [{"id": number, "text": f"text {number}"} for number in range(2500)]
     served.fails_after = 6  # of 256 texts each
