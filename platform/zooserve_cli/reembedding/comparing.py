@@ -4,10 +4,11 @@ Ids and whole payloads are compared, so that this is the proof of a copy and fin
 page of each side, and the ids of the dead letters.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from zooserve_cli.reembedding.rows import digest
 from zooserve_cli.reembedding.store import Store
 
 __all__ = ["Difference", "differences", "same_payload"]
@@ -25,9 +26,12 @@ class Difference:
 
 
 def differences(
-    store: Store, source: str, target: str, dead: Collection[int | str], kept: Collection[str]
+    store: Store, source: str, target: str, dead: Mapping[int | str, str], kept: Collection[str]
 ) -> Iterator[Difference]:
-    """What the target lacks or has too much, the `dead` left out; `kept` are vectors that a record is read with."""
+    """What the target lacks or has too much; `kept` are vectors that a record is read with.
+
+    The `dead` are left out as long as their payload has the digest that is given by their id.
+    """
     theirs = _records(store, source, kept)
     ours = _records(store, target, ())
     left, right = next(theirs, None), next(ours, None)
@@ -38,7 +42,7 @@ def differences(
                 yield Difference(record=left)
             left, right = next(theirs, None), next(ours, None)
         elif left is not None and before:
-            if left.id not in dead:
+            if left.id not in dead or dead[left.id] != digest(left.payload):
                 yield Difference(record=left)
             left = next(theirs, None)
         elif right is not None:

@@ -1,6 +1,7 @@
 """Rows as they go through a job: read, written into a part, embedded, stored; and those that cannot be."""
 
 import base64
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any
 from zooserve.errors import BadInput
 from zooserve.sdk.inputs import checked_text
 
-__all__ = ["DeadLetter", "Row", "fault_of_text", "read_rows", "written_rows"]
+__all__ = ["DeadLetter", "Row", "digest", "fault_of_text", "read_rows", "written_rows"]
 
 PointId = int | str
 
@@ -48,9 +49,15 @@ class DeadLetter:
     """The row as it was read; bytes where it could not be read as text."""
 
     def as_json(self) -> str:
-        """One line. Content above 64 KiB is left out and counted."""
+        """One line. Content above 64 KiB is left out and counted; its digest tells whether it was changed since."""
         said = {"reason": self.reason, "detail": self.detail, "position": self.position, "id": self.point}
-        return json.dumps({**said, **_content(self.content)})
+        return json.dumps({**said, "digest": digest(self.content), **_content(self.content)})
+
+
+def digest(content: Any) -> str:
+    """16 hex digits of a row as it was read."""
+    written = content if isinstance(content, bytes) else json.dumps(content, default=repr, sort_keys=True).encode()
+    return hashlib.sha256(written).hexdigest()[:16]
 
 
 def _content(content: Any) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
 
 from zooserve_cli.reembedding.comparing import differences, same_payload
+from zooserve_cli.reembedding.rows import digest
 from zooserve_cli.reembedding.store import Address, Store
 
 JSON = st.recursive(
@@ -36,7 +38,7 @@ def filled(store: Store, name: str, payloads: dict[Any, Any]) -> None:
         store._client.upsert(name, points)
 
 
-def found(store: Store, dead: set[Any] = frozenset()) -> tuple[set[Any], set[Any]]:
+def found(store: Store, dead: Mapping[Any, str] = MappingProxyType({})) -> tuple[set[Any], set[Any]]:
     told = list(differences(store, "source", "target", dead, ()))
     return {each.record.id for each in told if each.record}, {each.removed for each in told if not each.record}
 
@@ -57,10 +59,10 @@ def test_missing_changed_and_removed_points_are_told(store: Store) -> None:
     assert found(store) == ({1, 2, IDS[4]}, {3, IDS[0]})
 
 
-def test_dead_letters_are_not_missing(store: Store) -> None:
-    filled(store, "source", {1: {}, 2: {}})
+def test_dead_letters_are_missing_only_if_they_were_changed(store: Store) -> None:
+    filled(store, "source", {1: {}, 2: {}, 3: {"a": 1}})
     filled(store, "target", {2: {}})
-    assert found(store, {1}) == (set(), set())
+    assert found(store, {1: digest({}), 3: digest({"a": 2})}) == ({3}, set())
 
 
 def test_more_points_than_a_page_are_compared_to_the_last(store: Store) -> None:

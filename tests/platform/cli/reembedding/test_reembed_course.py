@@ -1,6 +1,7 @@
 """A job from the plan to the switched alias, cut off at every step that writes."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,29 @@ def test_what_the_source_gains_and_loses_meanwhile_is_made_good(
     done = bench.run()
     assert (done.added_meanwhile, done.removed_meanwhile) == (3, 1)
     check(bench, changed)
+
+
+def test_a_dead_row_that_is_mended_in_the_source_is_embedded_after_all(
+    bench, payloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.fill(payloads)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "switch", killed)
+        with pytest.raises(Killed):
+            bench.run()
+    changed = dict(payloads)
+    mended, still_bad, *others = [point for point, each in payloads.items() if each["text"] in ("", "too long", None)]
+    changed[mended] = {**payloads[mended], "text": "mended"}
+    changed[still_bad] = {**payloads[still_bad], "text": "still too long"}
+    client = bench.client()
+    client.upsert(
+        "docs--old", [models.PointStruct(id=n, vector=[1, 2, 3], payload=changed[n]) for n in (mended, still_bad)]
+    )
+    client.close()
+    assert bench.run().points == COUNT - DEAD + 1
+    assert same_payload(bench.records()[mended].payload, changed[mended])
+    counted = Counter(letter["id"] for letter in bench.letters())
+    assert counted == {mended: 1, still_bad: 2, **dict.fromkeys(others, 1)}
 
 
 def test_what_is_added_after_the_last_comparison_is_told(bench, payloads, monkeypatch: pytest.MonkeyPatch) -> None:
