@@ -77,14 +77,14 @@ def compared(passages: Sequence[Passage], stored: Mapping[int | str, Mapping[str
     return Difference(to_embed, to_update, len(passages) - len(to_embed) - len(to_update))
 
 
-def told(error: ZooserveError, done: Upserted) -> ZooserveError:
+def told(error: ZooserveError, done: Upserted, physical: str) -> ZooserveError:
     """The error that ended an upsert, saying also what had been stored before it."""
     if done == Upserted():
         stored = "Nothing was stored."
     else:
         stored = (
             f"Before it {done.chunks} chunks were in the collection ({done.embedded} of them embedded now), and they "
-            "stay: giving them again embeds none of them anew."
+            f"stay in {physical}: what is there is not embedded again."
         )
     said = f"{error} {stored}"
     error.args = (said,)

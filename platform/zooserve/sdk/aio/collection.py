@@ -213,7 +213,7 @@ class AsyncCollection:
                     progress(done.chunks)
             await self._require_unmoved(store, known)
         except ZooserveError as exc:
-            raise told(exc, done) from exc.__cause__
+            raise told(exc, done, known.place.physical) from exc.__cause__
         return done, kept
 
     async def _stored_batch(

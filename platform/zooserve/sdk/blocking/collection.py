@@ -212,7 +212,7 @@ class Collection:
                     progress(done.chunks)
             self._require_unmoved(store, known)
         except ZooserveError as exc:
-            raise told(exc, done) from exc.__cause__
+            raise told(exc, done, known.place.physical) from exc.__cause__
         return done, kept
 
     def _stored_batch(
