@@ -1,5 +1,6 @@
 """What Qdrant, or its local mode, fails with, as errors of zooserve.errors."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -31,6 +32,8 @@ def translated(where: str) -> Iterator[None]:
             f"No Qdrant answers at {where} ({_why(exc.source)}). Is it up, and is this its address? Its REST port is "
             "6333 unless the address names another."
         ) from exc
+    except (sqlite3.Error, OSError) as exc:  # of the local mode's files: a full disk, a folder that is gone
+        raise StoreUnavailable(f"Qdrant at {where} fails: {exc}") from exc
     except (ValueError, RuntimeError, KeyError) as exc:  # the local mode's refusals
         raise StoreRefused(f"Qdrant at {where} refuses: {exc}") from exc
 

@@ -101,8 +101,10 @@ class AsyncZoo(AsyncChat):
 
     async def aclose(self) -> None:
         """Close the connections, collections' too. A call after it raises ClientClosed."""
-        await self._stores.aclose()
-        await self._http.aclose()
+        try:
+            await self._stores.aclose()
+        finally:
+            await self._http.aclose()
 
     async def embed(
         self,

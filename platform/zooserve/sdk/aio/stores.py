@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from sqlite3 import Error as SqliteError
 from typing import Any
 
 from zooserve.errors import BadInput, ClientClosed, StoreRefused
@@ -28,7 +29,7 @@ class StoreAddress:
 
     path: str | None = None
     url: str | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     client: Any = None
 
     @classmethod
@@ -70,22 +71,26 @@ class AsyncStores:
 
     async def at(self, address: StoreAddress) -> "AsyncStore":
         """The store, opened if it is not. Raises StoreUnavailable where another process holds the folder."""
-        if self._closed:
-            raise ClientClosed("This collection's client was closed; make a new one, or keep inside its `with` block.")
         async with self._lock:
+            if self._closed:
+                raise ClientClosed(
+                    "This collection's client was closed; make a new one, or keep inside its `with` block."
+                )
             if address not in self._open:
                 self._open[address] = AsyncStore(address)
             return self._open[address]
 
     async def let_go(self, address: StoreAddress) -> None:
         """Of a folder or of connections; the next use opens them again."""
-        store = self._open.pop(address, None)
-        if store is not None:
-            await store.aclose()
+        async with self._lock:  # until the folder is free: whoever opens it meanwhile would find it held
+            store = self._open.pop(address, None)
+            if store is not None:
+                await store.aclose()
 
     async def aclose(self) -> None:
         """Let go of all of them, for good."""
-        self._closed = True
+        async with self._lock:
+            self._closed = True
         for address in list(self._open):
             await self.let_go(address)
 
@@ -104,7 +109,8 @@ class AsyncStore:
     async def aclose(self) -> None:
         """Let go of the folder or the connections; a client that was given stays open."""
         if self._owned:
-            await self._client.close()
+            async with self._call():  # never in the middle of another's call
+                await self._client.close()
 
     async def leads(self, name: str, *, by_alias: bool) -> str | None:
         """What the alias points at; a name that is a collection's own leads to itself, until that is gone."""
@@ -284,7 +290,7 @@ def _connect(address: StoreAddress) -> Any:
         client = AsyncQdrantClient(path=address.path)
     except RuntimeError as exc:
         raise folder_in_use(address.path) from exc
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, KeyError, SqliteError) as exc:
         raise StoreRefused(f"The Qdrant folder {address.path} cannot be opened: {exc}") from exc
     commit_without_waiting(client)
     return client

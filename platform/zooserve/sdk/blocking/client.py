@@ -102,8 +102,10 @@ class Zoo(Chat):
 
     def close(self) -> None:
         """Close the connections, collections' too. A call after it raises ClientClosed."""
-        self._stores.close()
-        self._http.close()
+        try:
+            self._stores.close()
+        finally:
+            self._http.close()
 
     def embed(
         self,

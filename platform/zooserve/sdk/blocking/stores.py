@@ -3,8 +3,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from sqlite3 import Error as SqliteError
 from typing import Any
 
 from zooserve.errors import BadInput, ClientClosed, StoreRefused
@@ -29,7 +30,7 @@ class StoreAddress:
 
     path: str | None = None
     url: str | None = None
-    api_key: str | None = None
+    api_key: str | None = field(default=None, repr=False)
     client: Any = None
 
     @classmethod
@@ -71,22 +72,26 @@ class Stores:
 
     def at(self, address: StoreAddress) -> "Store":
         """The store, opened if it is not. Raises StoreUnavailable where another process holds the folder."""
-        if self._closed:
-            raise ClientClosed("This collection's client was closed; make a new one, or keep inside its `with` block.")
         with self._lock:
+            if self._closed:
+                raise ClientClosed(
+                    "This collection's client was closed; make a new one, or keep inside its `with` block."
+                )
             if address not in self._open:
                 self._open[address] = Store(address)
             return self._open[address]
 
     def let_go(self, address: StoreAddress) -> None:
         """Of a folder or of connections; the next use opens them again."""
-        store = self._open.pop(address, None)
-        if store is not None:
-            store.close()
+        with self._lock:  # until the folder is free: whoever opens it meanwhile would find it held
+            store = self._open.pop(address, None)
+            if store is not None:
+                store.close()
 
     def close(self) -> None:
         """Let go of all of them, for good."""
-        self._closed = True
+        with self._lock:
+            self._closed = True
         for address in list(self._open):
             self.let_go(address)
 
@@ -105,7 +110,8 @@ class Store:
     def close(self) -> None:
         """Let go of the folder or the connections; a client that was given stays open."""
         if self._owned:
-            self._client.close()
+            with self._call():  # never in the middle of another's call
+                self._client.close()
 
     def leads(self, name: str, *, by_alias: bool) -> str | None:
         """What the alias points at; a name that is a collection's own leads to itself, until that is gone."""
@@ -283,7 +289,7 @@ def _connect(address: StoreAddress) -> Any:
         client = QdrantClient(path=address.path)
     except RuntimeError as exc:
         raise folder_in_use(address.path) from exc
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, KeyError, SqliteError) as exc:
         raise StoreRefused(f"The Qdrant folder {address.path} cannot be opened: {exc}") from exc
     commit_without_waiting(client)
     return client

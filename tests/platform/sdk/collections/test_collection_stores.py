@@ -4,6 +4,7 @@ No Qdrant server runs here: a stand-in answers with what one refuses with.
 """
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from qdrant_client.http.exceptions import ResponseHandlingException
 from zooserve import AsyncZoo, Document
 from zooserve.errors import BadInput, StoreRefused, StoreUnavailable
 from zooserve.sdk import Upserted
+from zooserve.sdk.blocking.stores import StoreAddress
 from zooserve.sdk.store_faults import translated
 
 HOLD = "import sys, qdrant_client; c = qdrant_client.QdrantClient(path=sys.argv[1]); print('held', flush=True); input()"
@@ -149,6 +151,47 @@ def test_threads_share_a_local_collection(zoo, tmp_path) -> None:
         thread.join()
     assert failed == []
     assert docs.count() == 120
+
+
+def test_a_folder_may_be_let_go_of_while_others_use_it(zoo, tmp_path) -> None:
+    """Whoever is overtaken is told so, by an error of ours, and never finds the folder held by this very process."""
+    docs, failed = zoo.collection("docs", path=tmp_path), []
+    docs.upsert(["a duck"])
+
+    def use() -> None:
+        for _ in range(30):
+            try:
+                docs.count()
+            except StoreRefused:
+                pass
+            except BaseException as exc:
+                failed.append(exc)
+
+    threads = [threading.Thread(target=use) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(15):
+        docs.close()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert docs.count() == 1
+
+
+def test_a_disk_that_is_full_is_told(docs, monkeypatch) -> None:
+    docs.upsert(["a"])
+    client = docs._stores._open[docs._address]._client
+
+    def full(*arguments: object, **named: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(client, "upsert", full)
+    with pytest.raises(StoreUnavailable, match=r"disk is full.*Nothing was stored"):
+        docs.upsert(["b"])
+
+
+def test_an_address_does_not_show_its_key() -> None:
+    assert "secret" not in repr(StoreAddress.of(None, "http://q", "secret", None))
 
 
 async def test_the_asynchronous_twin_does_the_same(served, tmp_path) -> None:
