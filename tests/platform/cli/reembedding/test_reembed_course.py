@@ -1,6 +1,8 @@
 """A job from the plan to the switched alias, cut off at every step that writes."""
 
+import errno
 import json
+import sqlite3
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,30 @@ def test_killed_at_any_step_it_goes_on_to_the_same_end(
             kills += 1
     assert kills
     assert outcome in ("switched", "already there")
+    check(bench, payloads)
+
+
+@pytest.mark.parametrize(
+    ("owner", "step", "full"),
+    [
+        (JobFolder, "write_part", OSError(errno.ENOSPC, "No space left on device")),
+        (Store, "upsert", sqlite3.OperationalError("database or disk is full")),
+    ],
+    ids=["ours", "the local Qdrant's"],
+)
+def test_a_full_disk_is_told_and_the_same_command_goes_on(
+    bench, payloads, monkeypatch: pytest.MonkeyPatch, owner: Any, step: str, full: Exception
+) -> None:
+    bench.fill(payloads)
+
+    def refuse(*given: Any) -> None:
+        raise full
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, step, refuse)
+        with pytest.raises(JobStopped, match=r"(No space left|disk is full).*same command goes on"):
+            bench.run()
+    bench.run()
     check(bench, payloads)
 
 
