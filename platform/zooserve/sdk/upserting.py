@@ -49,11 +49,14 @@ def listed(items: Iterable[Item] | Item) -> Iterable[Item]:
 
 
 def batches(given: Iterable[Passage | DocumentEnd]) -> Iterator[Batch]:
-    """At most 256 passages and 1 MiB of texts and payloads each, taken from the iterable as they are needed."""
+    """At most 256 passages, 256 ends and 1 MiB of texts and payloads each, taken from the iterable as needed."""
     batch, size = Batch(), 0
     for one in given:
         if isinstance(one, DocumentEnd):
             batch.ends.append(one)
+            if len(batch.ends) == _PASSAGES:
+                yield batch
+                batch, size = Batch(), 0
             continue
         if len(batch.passages) == _PASSAGES or (batch.passages and size + one.size > _BYTES):
             yield batch

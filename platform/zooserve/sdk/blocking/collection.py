@@ -138,13 +138,14 @@ class Collection:
 
     def delete(self, ids: Iterable[Id] | Id) -> int:
         """Remove the chunks and documents of these ids, those that are there; how many chunks that were."""
-        listed_ids = [ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else list(ids)
-        points = {point_id(one): str(one) for one in listed_ids}
+        listed_ids = [ids] if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) else list(ids)
+        points = [(point_id(one), str(one)) for one in listed_ids]
         store, known = self._open()
         removed = 0
         for start in range(0, len(points), _IDS_AT_ONCE):
-            part = dict(list(points.items())[start : start + _IDS_AT_ONCE])
-            removed += store.remove(known.place.physical, named(part, list(part.values())))
+            part = points[start : start + _IDS_AT_ONCE]
+            where = named([point for point, _ in part], [document for _, document in part])
+            removed += store.remove(known.place.physical, where)
         return removed
 
     def count(self) -> int:
@@ -186,8 +187,9 @@ class Collection:
             raise BadInput(
                 f"`items` is of type {type(items).__name__}; give texts, Chunks or Documents.", param="items"
             )
-        if rereadable(items):
-            for _ in passages(listed(items)):
+        given = listed(items)
+        if rereadable(given):
+            for _ in passages(given):
                 pass
 
     def _stored(

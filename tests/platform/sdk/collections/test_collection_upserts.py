@@ -9,6 +9,8 @@ import pytest
 from zooserve import Chunk, Document
 from zooserve.errors import BackendFailed, BadInput, InputTooLong
 from zooserve.sdk import Upserted
+from zooserve.sdk.chunks import passages
+from zooserve.sdk.upserting import batches
 
 
 def stored(docs) -> dict[str, dict]:
@@ -107,6 +109,10 @@ def test_deleting_takes_chunks_and_documents_by_their_ids(docs) -> None:
     assert docs.delete("book") == 0
     assert set(stored(docs)) == {"kept"}
     assert docs.delete([]) == 0
+    with pytest.raises(BadInput, match="An id is b'\\\\x07'"):
+        docs.delete(b"\x07")
+    assert docs.delete(str(number) for number in range(2500)) == 0
+    assert docs.count() == 1
 
 
 @pytest.mark.parametrize(
@@ -250,6 +256,18 @@ def test_large_texts_make_smaller_batches(docs) -> None:
     stored_at: list[int] = []
     docs.upsert((Document(number, "x" * 900_000) for number in range(5)), progress=stored_at.append)
     assert stored_at == [1, 2, 3, 4, 5]
+
+
+def test_documents_without_chunks_do_not_gather_without_end() -> None:
+    given = passages(Document(number, []) for number in itertools.count())
+    assert [len(batch.ends) for batch in itertools.islice(batches(given), 3)] == [256, 256, 256]
+
+
+@pytest.mark.parametrize("kind", [lambda text: Document("d", text), lambda text: {"id": "d", "chunks": text}])
+def test_one_document_is_checked_whole_before_anything_is_stored(docs, served, kind) -> None:
+    with pytest.raises(BadInput, match=r"chunk 600 of the document 'd'.*empty"):
+        docs.upsert(kind([*(f"text {number}" for number in range(600)), ""]))
+    assert served.embedded == []
 
 
 def test_one_item_is_a_list_of_one_and_nothing_is_nothing(docs, served) -> None:
