@@ -1,6 +1,6 @@
 """Which failed tries are worth another, and after how long. Time and chance are arguments.
 
-Tried again are connection errors before anything was answered, 429 and 503. Of 502 only one that a proxy gives by
+Tried again are connection errors before an answer was whole, 429 and 503. Of 502 only one that a proxy gives by
 itself (without a request id): the router's own says that a model failed on this very input, after the router's own
 retries. Never 504: the seconds of a call are all it has, and whoever found them spent would be asked for the same work
 again. `x-should-retry` overrules all of it. A call may be sent twice without harm: nothing is stored by any of them.
