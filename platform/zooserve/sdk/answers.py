@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -105,7 +106,7 @@ def embeddings(answer: Answer, count: int) -> Embeddings:
         return Embeddings(
             **answer.spaced_origin(),
             dimensions=dimensions,
-            buffer=native_floats(b"".join(rows)),
+            buffer=_finite(native_floats(b"".join(rows))),
             prompt_tokens=int(body["usage"]["prompt_tokens"]),
         )
 
@@ -157,7 +158,7 @@ def query_reading(answer: Answer) -> QueryReading:
         (row,) = _ordered(body["data"], 1)
         return QueryReading(
             **answer.spaced_origin(),
-            vector=native_floats(base64.b64decode(row["embedding"])).tolist(),
+            vector=_finite(native_floats(base64.b64decode(row["embedding"]))).tolist(),
             injection=float(row["prompt_injection"]["probability"]),
             flagged=bool(row["prompt_injection"]["flagged"]),
             language=str(row["language"]["code"]),
@@ -226,6 +227,13 @@ def joined_ranks(parts: Sequence[Reranked], top_n: int | None) -> Reranked:
 
 def _origin(part: Origin) -> dict[str, str]:
     return {"model": part.model, "version": part.version, "request_id": part.request_id}
+
+
+def _finite(numbers: "array[float]") -> "array[float]":
+    """The numbers. Raises ValueError for NaN and infinity, which any sum that they are part of keeps."""
+    if not math.isfinite(sum(numbers)):
+        raise ValueError("vectors with numbers that are not finite")
+    return numbers
 
 
 def _ordered(rows: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import socket
 import struct
 import threading
@@ -287,3 +288,37 @@ def test_a_client_outlives_its_event_loop(serving: Calling) -> None:
     assert asyncio.run(ask_and_close()) == []
     asyncio.run(zoo.aclose())
     assert server.connections == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_makes_connections_of_its_own(serving: Calling) -> None:
+    def behave(server: Server, connection: socket.socket, body: bytes) -> None:
+        connection.sendall(MODELS)
+
+    server = serving(behave)
+    with Zoo(server.url) as zoo:
+        zoo.models()
+        child = os.fork()
+        if child == 0:
+            try:
+                zoo.models()
+                zoo.models()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert server.connections == 2
+        zoo.models()
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+def test_a_vector_of_numbers_that_are_none_is_refused(serving: Calling, calling: Calling, number: str) -> None:
+    vector = base64.b64encode(struct.pack("<2f", 0.5, float(number))).decode()
+    body = json.dumps({"data": [{"index": 0, "embedding": vector}], "usage": {"prompt_tokens": 1}}).encode()
+
+    def behave(server: Server, connection: socket.socket, request: bytes) -> None:
+        connection.sendall(HEAD + f"content-length: {len(body)}\r\n\r\n".encode() + body)
+
+    with pytest.raises(errors.UnreadableAnswer, match="not finite"):
+        calling(None, lambda zoo: zoo.embed("a duck"), base_url=serving(behave).url)
