@@ -102,7 +102,8 @@ def point_id(value: Id) -> int | str:
         return str(value)
     if isinstance(value, int) and not isinstance(value, bool):
         if not 0 <= value < 1 << 64:
-            raise BadInput(f"The id {value} is no unsigned 64-bit integer; take one, a UUID, or a text.", param="id")
+            shown = value if abs(value) < 1 << 256 else "given"  # Python refuses to write down very long ones
+            raise BadInput(f"The id {shown} is no unsigned 64-bit integer; take one, a UUID, or a text.", param="id")
         return value
     if not isinstance(value, str):
         raise BadInput(f"An id is {value!r}; it must be an unsigned integer, a UUID, or a text.", param="id")
@@ -189,8 +190,9 @@ def _of_chunk(chunk: Chunk, seen: _Seen) -> Iterator[Passage]:
 
 
 def _of_document(document: Document, seen: _Seen) -> Iterator[Passage | DocumentEnd]:
-    seen.given(point_id(document.id), repr(document.id))
-    name = str(document.id)
+    own, name = point_id(document.id), str(document.id)
+    for key in {own, point_id(name)}:  # 7 and "7" name the same chunks
+        seen.given(key, repr(document.id))
     shared = _payload(document.payload, f"The document {document.id!r}")
     times: dict[str, int] = {}
     points: set[int | str] = set()

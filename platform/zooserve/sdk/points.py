@@ -135,15 +135,19 @@ def _of_documents(models: Any, documents: Collection[str]) -> Any:
 
 
 def _condition(models: Any, key: Any, value: Any) -> Any:
-    if isinstance(value, list | tuple | set | frozenset) and all(_is_matched(one) for one in value):
+    if isinstance(key, str) and isinstance(value, list | tuple | set | frozenset) and _are_matched(value):
         return models.FieldCondition(key=key, match=models.MatchAny(any=list(value)))
     if not isinstance(key, str) or not _is_matched(value):
         raise BadInput(
-            f"`filter` asks for {key!r}: {value!r}; values are texts, integers and booleans, or lists of them. For "
-            "ranges and the like give a qdrant_client.models.Filter.",
+            f"`filter` asks for {key!r}: {value!r}; values are texts, integers and booleans, or lists of texts, or "
+            "of integers. For ranges and the like give a qdrant_client.models.Filter.",
             param="filter",
         )
     return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+
+def _are_matched(values: Collection[Any]) -> bool:
+    return all(isinstance(one, str) for one in values) or all(isinstance(one, int) for one in values)
 
 
 def _is_matched(value: Any) -> bool:
