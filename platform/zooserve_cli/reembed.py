@@ -10,6 +10,7 @@ import typer
 
 from zooserve.errors import NotRunning
 from zooserve.processes.state import StateFolder
+from zooserve.sdk.index import require_name
 from zooserve.settings import Settings
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def reembed(
     from zooserve_cli.reembedding.endings import end_in_order
     from zooserve_cli.reembedding.planning import Request
 
+    require_name(collection if rollback else alias or collection)  # before it is a part of paths
     address = _address(store, qdrant, qdrant_key_variable)
     settings = Settings().resolved()
     end_in_order()

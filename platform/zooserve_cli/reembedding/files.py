@@ -205,7 +205,7 @@ def _group_cells(path: Path, file: Any, group: int, first: int, place: int) -> I
 
 
 def _cells(batch: Any, at: int, position: str) -> Any:
-    """One row as a mapping; a text that is no UTF-8 makes a dead letter of it."""
+    """One row as a mapping; a text that is no UTF-8, or a date that Python has not, makes a dead letter of it."""
     values: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
@@ -213,6 +213,8 @@ def _cells(batch: Any, at: int, position: str) -> Any:
         except UnicodeDecodeError as exc:
             raw = exc.object
             return DeadLetter("not UTF-8", f"{name!r}, byte {exc.start}: {exc.reason}", position, None, bytes(raw))
+        except (ValueError, OverflowError) as exc:  # a date before year 1 or after 9999
+            return DeadLetter("payload that is no JSON", f"{name!r}: {exc}", position, None, str(column[at : at + 1]))
     return {name: _bytes_told(value) for name, value in values.items()}
 
 

@@ -119,6 +119,18 @@ def test_parquet_texts_that_are_no_utf8_are_dead_letters(tmp_path: Path) -> None
     assert page.dead[0].reason == "not UTF-8"
 
 
+def test_parquet_dates_that_python_has_not_are_dead_letters(tmp_path: Path) -> None:
+    days = pyarrow.array([1, 2**31 - 1], pyarrow.date32())
+    moments = pyarrow.array([2**62, 1], pyarrow.timestamp("us"))
+    for name, column in (("days", days), ("moments", moments)):
+        pyarrow.parquet.write_table(pyarrow.table({"text": ["a", "b"], name: column}), tmp_path / f"{name}.parquet")
+        (page,) = source(tmp_path / f"{name}.parquet").pages(None)
+        (letter,) = page.dead
+        assert letter.reason == "payload that is no JSON"
+        assert name in letter.as_json()
+        assert len(page.rows) == 1
+
+
 def test_a_folder_is_all_its_files_in_order_and_others_are_not_looked_at(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     jsonl(tmp_path / "below", "z.jsonl", [good(2)])
