@@ -1,10 +1,12 @@
 """What the service does with the platform: documents to passages, questions to sources, sources to an answer."""
 
+import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
 from zooserve import AsyncZoo, Document, split
 from zooserve.errors import InputTooLong
@@ -51,13 +53,15 @@ class Rag:
         """`place` is where Qdrant is: `path=` of a folder, or `url=` and `api_key=` of a server."""
         self._zoo = zoo
         self._documents = zoo.collection("rag_app", **place)
+        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def ingest(self, name: str, text: str) -> dict[str, int]:
         """Store the document in place of its last version; what did not change is not embedded again."""
-        try:
-            done = await self._upsert(name, split(text, _PASSAGE_TOKENS))
-        except InputTooLong:  # words that have many tokens: another script, or no words at all
-            done = await self._upsert(name, split(text, _SURE_TOKENS))
+        async with self._alone(name):
+            try:
+                done = await self._upsert(name, split(text, _PASSAGE_TOKENS))
+            except InputTooLong:  # words that have many tokens: another script, or no words at all
+                done = await self._upsert(name, split(text, _SURE_TOKENS))
         return {"passages": done.chunks, "embedded": done.embedded, "removed": done.removed}
 
     async def _upsert(self, name: str, passages: list[str]) -> Upserted:
@@ -65,7 +69,12 @@ class Rag:
 
     async def forget(self, name: str) -> int:
         """Remove the document; how many passages that were."""
-        return await self._documents.delete(name)
+        async with self._alone(name):
+            return await self._documents.delete(name)
+
+    def _alone(self, name: str) -> asyncio.Lock:
+        """Of two versions stored at once each would remove the other's passages; this process takes turns."""
+        return self._changing.setdefault(name, asyncio.Lock())
 
     async def find(self, question: str) -> list[Source]:
         """The best passages for the question, best first; none if there are no documents. Raises Suspicious."""

@@ -1,11 +1,15 @@
 """The service without a platform: what it refuses by itself, and what it says when nobody answers."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 from rag_app.app import MAX_DOCUMENT_BYTES, Settings, create
-from rag_app.rag import Source, cited
+from rag_app.rag import Rag, Source, cited
+
+from zooserve import AsyncZoo
+from zooserve.sdk import Upserted
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -79,3 +83,29 @@ def test_only_sources_that_were_given_are_cited() -> None:
     sources = [Source(number, "ducks", "Ducks.", 0.5) for number in (1, 2, 3)]
     assert cited("Ponds [3], and ponds [1] [3] [9] [].", sources) == [1, 3]
     assert cited("Ponds.", sources) == []
+
+
+async def test_changes_of_one_document_take_turns_and_of_others_do_not(tmp_path, monkeypatch) -> None:
+    under_way: list[str] = []
+    together: set[tuple[str, ...]] = set()
+
+    async def change(name: str) -> None:
+        under_way.append(name)
+        await asyncio.sleep(0.01)
+        together.add(tuple(sorted(under_way)))
+        under_way.remove(name)
+
+    async def upsert(document, timeout_s) -> Upserted:
+        await change(document.id)
+        return Upserted()
+
+    async with AsyncZoo(NOBODY) as zoo:
+        rag = Rag(zoo, path=tmp_path)
+        monkeypatch.setattr(rag._documents, "upsert", upsert)
+        monkeypatch.setattr(rag._documents, "delete", change)
+        await asyncio.gather(
+            rag.ingest("a", "Ducks."), rag.forget("a"), rag.ingest("a", "Geese."), rag.ingest("b", "Tax.")
+        )
+    assert ("a", "b") in together
+    assert not any(names.count("a") > 1 for names in together)
+    assert not rag._changing
