@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
 from fastapi import Path as PathParameter
 from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.types import Send
@@ -88,6 +89,7 @@ def create(settings: Settings | None = None) -> FastAPI:
     app = FastAPI(title="rag_app", lifespan=lifespan)
     app.include_router(routes)
     app.add_exception_handler(ZooserveError, _failed)
+    app.add_exception_handler(RequestValidationError, _malformed)
     return app
 
 
@@ -214,3 +216,9 @@ async def _failed(request: Request, error: Exception) -> JSONResponse:
     wait_s = getattr(error, "retry_after_s", None)
     headers = {"retry-after": str(math.ceil(wait_s))} if wait_s else None
     return JSONResponse({"detail": str(error)}, status, headers)
+
+
+async def _malformed(request: Request, error: Exception) -> JSONResponse:
+    """What is wrong with the request, without what was sent: JSON's NaN and half characters can be in no answer."""
+    faults = error.errors() if isinstance(error, RequestValidationError) else []
+    return JSONResponse({"detail": [{key: one[key] for key in ("type", "loc", "msg")} for one in faults]}, 422)

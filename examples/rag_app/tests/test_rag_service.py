@@ -74,6 +74,15 @@ async def test_a_question_that_is_none_is_refused(service, question) -> None:
     assert (await service.post("/ask", json={"question": question})).status_code == 422
 
 
+@pytest.mark.parametrize("value", [rb'"\ud800"', b"NaN", b"1e999", b"{}"])
+async def test_what_no_answer_can_repeat_is_refused(service, value) -> None:
+    headers = {"content-type": "application/json"}
+    asked = await service.post("/ask", content=b'{"question": %s}' % value, headers=headers)
+    rated = await service.post("/feedback", content=b'{"answer": %s, "useful": true}' % value, headers=headers)
+    assert (asked.status_code, rated.status_code) == (422, 422)
+    assert asked.json()["detail"][0]["loc"] == ["body", "question"]
+
+
 async def test_feedback_on_an_answer_that_was_never_given_is_a_404(service) -> None:
     answer = await service.post("/feedback", json={"answer": "0" * 32, "useful": True})
     assert answer.status_code == 404
