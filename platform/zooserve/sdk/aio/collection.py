@@ -139,7 +139,7 @@ class AsyncCollection:
 
     async def delete(self, ids: Iterable[Id] | Id) -> int:
         """Remove the chunks and documents of these ids, those that are there; how many chunks that were."""
-        listed_ids = [ids] if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) else list(ids)
+        listed_ids: list[Any] = [ids] if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) else list(ids)
         points = [(point_id(one), str(one)) for one in listed_ids]
         store, known = await self._open()
         removed = 0
