@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ class Scripted:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            with connection:
+            with suppress(ConnectionError), connection:  # whoever has read enough hangs up
                 self._read(connection)
                 for piece in script:
                     if piece == HOLD:
