@@ -37,9 +37,17 @@ def chunks(text: str, most: int = 600) -> Iterator[str]:
         yield held
 
 
+def text_of(path: Path) -> str:
+    """What the file says. Exits when it is not there, or is no UTF-8 text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        sys.exit(f"{path} cannot be read as text: {error}")
+
+
 def ingest(zoo: OpenAI, qdrant: QdrantClient, paths: list[Path]) -> int:
     """Embed the files' chunks as bulk work and store them; returns how many there are."""
-    passages = [(path, text) for path in paths for text in chunks(path.read_text(encoding="utf-8"))]
+    passages = [(path, text) for path in paths for text in chunks(text_of(path))]
     for start in range(0, len(passages), 64):
         part = passages[start : start + 64]
         answer = zoo.embeddings.with_raw_response.create(
@@ -121,6 +129,8 @@ def main() -> None:
     with OpenAI(base_url=f"{address}/v1", api_key=os.environ.get("ZOOSERVE_API_KEY", "none")) as zoo:
         try:
             print(f"{ingest(zoo, qdrant, asked.files)} passages stored")
+            if not qdrant.collection_exists(COLLECTION):
+                sys.exit("There is no text in these files to answer from.")
             passages = find(zoo, qdrant, asked.question)
             for text in answer(zoo, asked.question, passages):
                 print(text, end="", flush=True)

@@ -61,3 +61,13 @@ def test_without_a_platform_it_says_where_it_looked(ask, monkeypatch) -> None:
     monkeypatch.setenv("ZOOSERVE_URL", "http://127.0.0.1:9")
     with pytest.raises(SystemExit, match=r"^http://127\.0\.0\.1:9: "):
         ask("When is the tax form due?")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"caf\xe9", r"ducks\.md cannot be read as text"), (b"", "no text in these files")]
+)
+def test_files_without_text_are_told(ask, tmp_path, content: bytes, said: str) -> None:
+    (tmp_path / "ducks.md").write_bytes(content)
+    (tmp_path / "taxes.md").write_bytes(b"")
+    with pytest.raises(SystemExit, match=said):
+        ask("When is the tax form due?")
