@@ -31,6 +31,8 @@ from zooserve.processes.identity import command_of, process_table
 from zooserve.sdk.index import Index
 from zooserve.settings import Settings
 from zooserve_cli.reembedding.comparing import same_payload
+from zooserve_cli.reembedding.job import JobFolder
+from zooserve_cli.reembedding.ray_session import RayPlan
 
 WORDS = 25
 LONGEST_WORD = 20
@@ -135,8 +137,9 @@ class Job:
         return json.loads((self.store / "meta.json").read_text())["aliases"][ALIAS] != "docs--of-old"
 
     def remains(self) -> list[str]:
-        """Commands that still run and mention this job."""
-        mine = (str(self.state), str(self.store))
+        """Commands that still run and mention this job, or its Ray."""
+        records = JobFolder(self.state.resolve(), str(self.store.resolve()), ALIAS).records
+        mine = (str(self.state), str(self.store), str(RayPlan(None, 1, records).folder))
         return [command for pid in process_table() if any(word in (command := command_of(pid)) for word in mine)]
 
 
