@@ -39,6 +39,8 @@ LONGEST_WORD = 20
 """Underlines and the like are a token for each of their characters."""
 DIMENSIONS = 8
 LEAST_COSINE = 0.99999
+BAD_FIRST, BAD_EVERY = 7, 50
+"""Which rows cannot be embedded."""
 ALIAS = "docs"
 OLD = Index("00000000000000aa", "of_old", "1", DIMENSIONS)
 PART = 16
@@ -72,8 +74,8 @@ def points(count: int, chance: random.Random) -> Iterator[Any]:
             "text": text, "number": number, "ratio": number / 7, "whole": float(number), "nothing": None,
             "nested": {"list": [1, 1.0, None, {"deep": [True, "Größe 🦆"]}], "empty": {}, "none": []},
         }  # fmt: skip
-        if number % 50 == 7:
-            payload["text"] = [None, 12, "", "word " * 3000][number // 50 % 4]
+        if number % BAD_EVERY == BAD_FIRST:
+            payload["text"] = [None, 12, "", "word " * 3000][number // BAD_EVERY % 4]
         vector = {"": _unit(chance, DIMENSIONS), "picture": _unit(chance, 4)}
         yield models.PointStruct(id=point, vector=vector if number % 3 else {"": vector[""]}, payload=payload)
 
@@ -221,6 +223,8 @@ def _measured(asked: argparse.Namespace, root: Path) -> tuple[dict[str, Any], li
     summary = undisturbed.finish(undisturbed.start())
     whole_s = time.monotonic() - began
     expected, letters = records(undisturbed.store), undisturbed.letters()
+    if len(letters) != len(range(BAD_FIRST, asked.chunks, BAD_EVERY)):
+        sys.exit(f"rows that are good are dead letters: {letters}")
     chance = random.Random(asked.seed)
     times = iter(lambda: chance.uniform(0, whole_s), None)
     kills: list[Kill] = []

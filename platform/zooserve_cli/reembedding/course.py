@@ -9,6 +9,7 @@ from typing import Any
 
 from zooserve.errors import JobRefused, JobStopped
 from zooserve.sdk.blocking.client import Zoo
+from zooserve.sdk.index import DENSE
 from zooserve_cli.reembedding.comparing import Difference, differences
 from zooserve_cli.reembedding.display import Screen
 from zooserve_cli.reembedding.embedding import Orders
@@ -262,7 +263,9 @@ class Course:
 
     @property
     def _destination(self) -> Destination:
-        return Destination(self.store.address, self.plan.target, self.plan.vector, self.plan.sparse)
+        plan = self.plan
+        alone = not plan.layout.sparse and set(plan.layout.dense) == {DENSE}
+        return Destination(self.store.address, plan.target, plan.vector, plan.sparse, alone)
 
     def _require_ray(self) -> None:
         """Started when there is something to embed, and no earlier."""

@@ -28,6 +28,8 @@ class Destination:
     vector: str
     sparse: str = ""
     """Empty where no sparse vectors are made."""
+    alone: bool = True
+    """Whether the collection has no vector but the unnamed one: else Qdrant wants that under its name, too."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +128,8 @@ def points_of(destination: Destination, rows: Sequence[Row], embedded: Embedded)
             vectors[destination.sparse] = models.SparseVector(
                 indices=made.indices.tolist(), values=made.values.tolist()
             )
-        alone = set(vectors) == {DENSE}
-        points.append(
-            models.PointStruct(id=row.point, vector=vectors[DENSE] if alone else vectors, payload=row.payload)
-        )
+        vector = vectors[DENSE] if destination.alone else vectors
+        points.append(models.PointStruct(id=row.point, vector=vector, payload=row.payload))
     return points
 
 

@@ -361,3 +361,21 @@ def test_files_become_a_collection_and_their_bad_rows_letters(bench, tmp_path: P
     path.write_text(path.read_text() + json.dumps({"id": 99, "text": "more"}))
     with pytest.raises(JobRefused, match="not what it was made of"):
         bench.run("kb", files=(path,))
+
+
+def test_points_with_and_without_a_second_vector_keep_what_they_have(bench) -> None:
+    client = bench.client()
+    params = models.VectorParams(size=3, distance=models.Distance.DOT)
+    client.create_collection("docs--old", vectors_config={"": params, "picture": params}, metadata=OLD.metadata)
+    both = models.PointStruct(id=1, vector={"": [1, 2, 3], "picture": [0.1, 2, 3]}, payload={"text": "both"})
+    one = models.PointStruct(id=2, vector={"": [1, 2, 3]}, payload={"text": "one"})
+    client.upsert("docs--old", [both, one])
+    alias = models.CreateAlias(collection_name="docs--old", alias_name="docs")
+    client.update_collection_aliases([models.CreateAliasOperation(create_alias=alias)])
+    before = client.retrieve("docs--old", [1], with_vectors=["picture"])[0].vector["picture"]
+    client.close()
+    assert bench.run().dead == 0
+    records = bench.records()
+    assert records[1].vector["picture"] == before
+    assert records.keys() == {1, 2}
+    assert "picture" not in records[2].vector
