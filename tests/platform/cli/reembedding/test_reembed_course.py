@@ -367,7 +367,7 @@ def test_points_with_and_without_a_second_vector_keep_what_they_have(bench) -> N
     client = bench.client()
     params = models.VectorParams(size=3, distance=models.Distance.DOT)
     client.create_collection("docs--old", vectors_config={"": params, "picture": params}, metadata=OLD.metadata)
-    both = models.PointStruct(id=1, vector={"": [1, 2, 3], "picture": [0.1, 2, 3]}, payload={"text": "both"})
+    both = models.PointStruct(id=1, vector={"": [1, 2, 3], "picture": [0.5, 2, 3]}, payload={"text": "both"})
     one = models.PointStruct(id=2, vector={"": [1, 2, 3]}, payload={"text": "one"})
     client.upsert("docs--old", [both, one])
     alias = models.CreateAlias(collection_name="docs--old", alias_name="docs")
