@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from zooserve import Zoo
+from zooserve.errors import ModelNotFound
 from zooserve.sdk.bodies import InputType, SloClass
 
 __all__ = ["Asked", "Kept", "Sparse", "sparse_products"]
@@ -91,15 +92,26 @@ class Asked:
         release = self._release(model)
 
         def scores(query: str, listed: Sequence[str]) -> list[float]:
-            keys = {document: _key(model, release, "pair", query, document) for document in listed}
-            missing = [document for document, key in keys.items() if self._kept.get(key) is None]
-            if missing:
+            known = self.known(model, query, listed)
+            if missing := [document for document in listed if document not in known]:
                 ranked = self._zoo.rerank(query, missing, model=model, slo_class=self._slo_class, timeout_s=TIMEOUT_S)
-                self._kept.put({keys[one.document]: np.float64(one.score).tobytes() for one in ranked})
-            return [float(np.frombuffer(self._kept.get(keys[document]) or b"", np.float64)[0]) for document in listed]
+                found = {one.document: one.score for one in ranked}
+                keyed = {_key(model, release, "pair", query, one): score for one, score in found.items()}
+                self._kept.put({key: np.float64(score).tobytes() for key, score in keyed.items()})
+                known |= found
+            return [known[document] for document in listed]
 
         with ThreadPoolExecutor(QUESTIONS_AT_ONCE) as pool:
             return list(_counted(pool.map(scores, queries, documents), len(queries), model))
+
+    def known(self, model: str, query: str, documents: Sequence[str]) -> dict[str, float]:
+        """Those of a query's documents that this reranker was asked about before, and what it said."""
+        try:
+            release = self._release(model)
+        except ModelNotFound:  # not enabled: nothing is known of what this platform would say
+            return {}
+        kept = {document: self._kept.get(_key(model, release, "pair", query, document)) for document in documents}
+        return {document: float(np.frombuffer(value, np.float64)[0]) for document, value in kept.items() if value}
 
     def _of_texts(
         self, model: str, kind: str, texts: Sequence[str], ask: Callable[[list[str]], list[bytes]]

@@ -23,6 +23,7 @@ import numpy as np
 from load import add_addresses
 from retrieval_asked import Asked, Kept, sparse_products
 from retrieval_measures import best, fused, intervals, ndcg, rank_of, recall, reordered
+from retrieval_unserved import Unserved
 from tokenizers import Tokenizer
 
 from evaluation.retrieval_data import BUILDERS, RetrievalSet, Split, build, read_set
@@ -83,9 +84,12 @@ Ranks = dict[str, list[int]]
 class Search:
     """The rankings of one set's passages for the questions of one split."""
 
-    def __init__(self, found: RetrievalSet, split: Split, asked: Asked) -> None:
+    def __init__(self, found: RetrievalSet, split: Split, asked: Asked, unserved: Unserved | None = None) -> None:
         questions = found.of_split(split)
+        self.differences: dict[str, list[float]] = {}
+        """By reranker: of scores without a server from those of the route, where both are there."""
         self._asked = asked
+        self._unserved = unserved
         self._passages = found.passages
         self._queries = [question.text for question in questions]
         self._answers = [question.passage for question in questions]
@@ -120,8 +124,17 @@ class Search:
         """What was found, its first RERANKED ordered by a reranker."""
         rankings = self._rankings[way]
         documents = [[self._passages[place] for place in ranking[:RERANKED]] for ranking in rankings]
-        scores = self._asked.relevances(model, self._queries, documents)
+        scores = (self._unserved or self._asked).relevances(model, self._queries, documents)
+        if self._unserved:
+            self.differences.setdefault(model, []).extend(self._from_the_route(model, documents, scores))
         self._rankings[f"{way} + {model}"] = [reordered(*both) for both in zip(rankings, scores, strict=True)]
+
+    def _from_the_route(
+        self, model: str, documents: Sequence[Sequence[str]], scores: Sequence[Sequence[float]]
+    ) -> Iterator[float]:
+        for query, listed, told in zip(self._queries, documents, scores, strict=True):
+            known = self._asked.known(model, query, listed)
+            yield from (abs(known[one] - score) for one, score in zip(listed, told, strict=True) if one in known)
 
 
 def sampled(folder: Path, name: str, *, other_texts: bool) -> tuple[RetrievalSet, str]:
@@ -153,13 +166,15 @@ def within_tokens(texts: Sequence[str]) -> Iterator[str]:
             yield text[: starts[0]].rstrip()
 
 
-def measured(folder: Path, asked: Asked, *, other_texts: bool) -> dict[str, Any]:
-    """Everything, as it is recorded."""
+def measured(folder: Path, asked: Asked, zoo: Path | None, *, other_texts: bool) -> dict[str, Any]:
+    """Everything, as it is recorded; rerankers without a server where their graphs are given."""
     sets, searches = {}, {}
     for name, split in (*DEVS, *TESTS):
         found, digest = sampled(folder, name, other_texts=other_texts)
         sets[name] = {"sha256": digest, "made_from": dict(found.made_from), "passages": len(found.passages)}
-        searches[f"{name} {split}"] = Search(found, split, asked)
+        reranked = split == "test" and name != "debian_de"
+        unserved = Unserved(folder / "unserved", zoo, found) if zoo and reranked else None
+        searches[f"{name} {split}"] = Search(found, split, asked, unserved)
     for key in [f"{name} {split}" for name, split in DEVS]:
         for model in ("embed", "embed_sparse"):
             searches[key].by(model)
@@ -168,8 +183,16 @@ def measured(folder: Path, asked: Asked, *, other_texts: bool) -> dict[str, Any]
     chosen = best_on_dev({key: searches[key].ranks() for key in searches if key.endswith("dev")}, tuple(FUSIONS))
     for name, split in TESTS:
         every_way(searches[f"{name} {split}"], FUSIONS[chosen] if name != "debian_de" else None)
+    from_the_route: dict[str, list[float]] = {}
+    for search in searches.values():
+        for model, differences in search.differences.items():
+            from_the_route.setdefault(model, []).extend(differences)
     return {
         "models": asked.models,
+        "from_the_route": {
+            model: {"pairs": len(all_of), "largest": max(all_of, default=0.0)}
+            for model, all_of in from_the_route.items()
+        },
         "sets": sets,
         "fusion": chosen,
         "ranks": {key: search.ranks() for key, search in searches.items()},
@@ -210,7 +233,14 @@ def report(record: Mapping[str, Any]) -> str:
         questions = len(ranks["embed"])
         title = f"### {name}: {questions} questions, {record['sets'][name]['passages']:,} passages"
         parts += [title, _levels(ranks), _differences(ranks)]
+    parts += [_unserved(record["from_the_route"])] if record["from_the_route"] else []
     return "\n\n".join(parts) + "\n"
+
+
+def _unserved(from_the_route: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = [[model, f"{of['pairs']:,}", f"{of['largest']:.1g}"] for model, of in from_the_route.items()]
+    titles = ["reranker, run without a server", "pairs also asked through the route", "largest difference"]
+    return _table(titles, rows)
 
 
 def _levels(ranks: Ranks) -> str:
@@ -257,6 +287,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", help="where sets and answers are kept")
     parser.add_argument("--judge", type=Path, help="a recorded run")
+    parser.add_argument("--unserved", type=Path, metavar="ZOO", help="rerank by the graphs below model_repository/zoo")
     parser.add_argument("--record", type=Path, help="write the run there")
     parser.add_argument("--other-texts", action="store_true", help="measure also if the archive has changed")
     add_addresses(parser, needed=False)
@@ -269,7 +300,7 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     build(given.folder, [name for name in SAMPLES if name in BUILDERS])
     with closing(Kept(given.folder / "answers.sqlite")) as kept, Zoo(given.router) as zoo:
-        record = measured(given.folder, Asked(zoo, kept), other_texts=given.other_texts)
+        record = measured(given.folder, Asked(zoo, kept), given.unserved, other_texts=given.other_texts)
     if given.record:
         given.record.write_text(json.dumps(record, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
     print(report(record), end="")
