@@ -4,12 +4,13 @@ import asyncio
 import re
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from zooserve import AsyncZoo, Zoo, errors
+from zooserve.sdk.chat_fields import ChatFields
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -49,7 +50,7 @@ def wait_for_rest(platform: Any) -> None:
 
 
 def test_streamed_and_whole_answers_agree(zoo: Zoo) -> None:
-    asked = {"max_tokens": 24, "temperature": 0}
+    asked: ChatFields = {"max_tokens": 24, "temperature": 0}
     whole = zoo.chat("What is the capital of France?", **asked)
     with zoo.chat_stream("What is the capital of France?", **asked) as stream:
         pieces = list(stream)
@@ -77,7 +78,7 @@ def test_what_the_backend_lacks_is_said_and_nothing_is_generated(zoo: Zoo) -> No
         pass
     assert (caught.value.param, caught.value.status) == ("logprobs", 400)
     with pytest.raises(errors.BadInput, match="max_token"):
-        zoo.chat("Hello!", max_token=4)
+        zoo.chat("Hello!", **cast("Any", {"max_token": 4}))
 
 
 def written(platform: Any) -> float:

@@ -3,6 +3,7 @@
 import importlib
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_a_client_does_not_load_the_other_nor_httpx_until_one_is_made() -> None:
 
 
 @pytest.mark.parametrize("package", [zooserve, sdk])
-def test_every_name_is_there_and_is_the_one_that_it_says(package: object) -> None:
+def test_every_name_is_there_and_is_the_one_that_it_says(package: ModuleType) -> None:
     names = set(package.__all__) - {"__version__"}
     for name in names:
         thing = getattr(package, name)

@@ -3,6 +3,7 @@
 import itertools
 import uuid
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -158,13 +159,13 @@ def test_equal_texts_without_ids_are_one_point_unless_their_payloads_differ(docs
         ({"id": "none", "text": ""}, r"'none'.*empty"),
         ({"id": "none", "text": None}, r"'none'.*None"),
         ({"id": "raw", "text": b"bytes"}, r"'raw'.*bytes"),
-        (Document("raw", b"bytes"), r"'raw'.*bytes"),
+        (Document("raw", cast("Any", b"bytes")), r"'raw'.*bytes"),
         (Document("raw", [b"bytes"]), r"chunk 0 of the document 'raw'.*bytes"),
         ({"id": "p", "text": "ok", "when": object()}, r"'p'.*JSON"),
         ({"id": "p", "text": "ok", "n": float("nan")}, r"'p'.*JSON"),
         ({"id": "p", "text": "ok", "sha256": "x"}, r"'p'.*'sha256'"),
         ({"id": "p", "text": "ok", "much": "x" * 1_100_000}, r"'p'.*bytes as JSON"),
-        (Chunk("ok", id="p", payload=[1]), r"'p'.*no mapping"),
+        (Chunk("ok", id="p", payload=cast("Any", [1])), r"'p'.*no mapping"),
         (Chunk("ok", id="p", payload={1: 2}), r"'p'.*no mapping"),
         ({"id": -1, "text": "ok"}, "-1"),
         ({"id": 2**64, "text": "ok"}, str(2**64)),
