@@ -14,9 +14,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import psutil
@@ -32,7 +33,7 @@ from zooserve_cli.plan import own_backends
 from zooserve_observability.answered import Asked, Fault, Prometheus, Span, asked_by_dashboards, asked_by_rules, faults
 from zooserve_observability.dashboards.committed import Drawn, filled, read
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
 HERE = Path(__file__).parent
 ROOT = Path(__file__).parents[3]
@@ -48,6 +49,8 @@ PAUSE_S = 6.0
 LATE_S = 3.0
 """More than the objective of a first token, 1.28 s."""
 STAGE_KILLS = 10
+ROUNDS = 3
+"""Of load and trouble: what is rare by nature may not happen in the first."""
 SCRAPES_S = 5.0
 """Two of them, as `quickly` has it, and a third that is late."""
 LARGEST = {"percentunit": (-math.inf, 10.0), "s": (0.001, 300.0), "µs": (100.0, 300e6), "bytes": (100e3, 10e12)}
@@ -57,12 +60,35 @@ CONSTANT: dict[str, str] = {}
 """Expressions that do not change by nature, and why; as few as can be."""
 
 
-class Live(NamedTuple):
+@dataclass
+class Live:
     """A platform that has been under load, and the Prometheus that watched it."""
 
     platform: Any
     prometheus: Prometheus
-    span: Span
+    other_zoo: TritonServer
+    access: Path
+    began: float = field(default_factory=time.time)
+    ended: float = 0.0
+
+    @property
+    def span(self) -> Span:
+        """From the first scrapes to the end of the last load."""
+        return Span(self.began + 2, self.ended, 1.0)
+
+    def live_through(self) -> None:
+        """Gentle load, heavy load, trouble, and gentle load again, once it is well."""
+        under_load(self.platform, "gentle", 20)
+        chat_slowly(self.platform)
+        with ThreadPoolExecutor(1) as pool:  # the first request of every kind stands still
+            paused = pool.submit(pause, self.platform)
+            under_load(self.platform, "heavy", 30)
+            paused.result()
+        ask(self.other_zoo, 200)
+        under_load(self.platform, "gentle", 30, lambda: go_wrong(self.platform, self.access))
+        until_well(self.platform)
+        under_load(self.platform, "gentle", 10)
+        self.ended = time.time()
 
 
 class Collector(BaseHTTPRequestHandler):
@@ -190,10 +216,9 @@ def pause(platform: Any) -> None:
 def chat_slowly(platform: Any) -> None:
     """One chat whose first token is late, since the leaf stands still before it."""
     leaf = leaf_of(platform)
-    body = {"model": "chat", "max_tokens": 4, "messages": [{"role": "user", "content": "Are you there?"}]}
     with ThreadPoolExecutor(1) as pool:
         leaf.suspend()
-        asked = pool.submit(httpx.post, f"{platform.url}/v1/chat/completions", json=body, timeout=60)
+        asked = pool.submit(chat_once, platform, 4)
         time.sleep(LATE_S)
         leaf.resume()
         assert asked.result().status_code == 200, asked.result().text
@@ -206,6 +231,18 @@ def under_load(platform: Any, load: str, seconds: float, meanwhile: Callable[[],
         time.sleep(seconds / 4)
         meanwhile()
     assert process.returncode == 0
+
+
+def chat_once(platform: Any, tokens: int) -> httpx.Response:
+    """One short chat."""
+    body = {"model": "chat", "max_tokens": tokens, "messages": [{"role": "user", "content": "Are you there?"}]}
+    return httpx.post(f"{platform.url}/v1/chat/completions", json=body, timeout=60)
+
+
+def until_well(platform: Any) -> None:
+    """Until what was killed answers again."""
+    while embed(platform, f"well {time.time()}").status_code != 200 or chat_once(platform, 1).status_code != 200:
+        time.sleep(0.5)  # between two looks; the test's own timeout bounds it
 
 
 def embed(platform: Any, text: str) -> httpx.Response:
@@ -243,8 +280,9 @@ def fail_a_stage_twice(platform: Any) -> None:
 
 def go_wrong(platform: Any, access: Path) -> None:
     """Two stages' stubs, a whole server and a replica of the router are killed, and the access log has no place."""
-    access.rename(access.with_name("aside"))
-    access.write_text("no folder")
+    if access.is_dir():
+        access.rename(access.with_name("aside"))
+        access.write_text("no folder")
     fail_a_stage_twice(platform)
     kill(platform, "classify_tokenizer_0_0")
     leaf_of(platform).kill()
@@ -294,7 +332,7 @@ def live(
     other_zoo: TritonServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Live:
-    """Idle, gentle load, heavy load, trouble, gentle load again."""
+    """Idle, and then a round of everything."""
     folder = tmp_path_factory.mktemp("live")
     leaf_port = reserved_ports(1)[0]
     write_catalogue(folder / "zoo.yaml", leaf_port, serve(Flaky))
@@ -320,17 +358,10 @@ def live(
     assert zoo in configuration
     configuration = configuration.replace(zoo, f'{zoo}, "{other_zoo.addresses.metrics}"')
     prometheus = Prometheus(start_prometheus(quickly(configuration)))
-    began = time.time()
+    live = Live(platform, prometheus, other_zoo, folder / "access")
     time.sleep(6)  # idle
-    under_load(platform, "gentle", 20)
-    chat_slowly(platform)
-    with ThreadPoolExecutor(1) as pool:  # the first request of every kind stands still
-        paused = pool.submit(pause, platform)
-        under_load(platform, "heavy", 30)
-        paused.result()
-    ask(other_zoo, 200)
-    under_load(platform, "gentle", 40, lambda: go_wrong(platform, folder / "access"))
-    return Live(platform, prometheus, Span(began + 2, time.time(), 1.0))
+    live.live_through()
+    return live
 
 
 def told(found: list[Fault]) -> str:
@@ -346,6 +377,10 @@ def test_every_target_is_up(live: Live) -> None:
 
 def test_every_expression_has_data_that_varies_with_the_load(live: Live) -> None:
     asked = [each for each in ASKED if not each.requires and each.expression not in CONSTANT]
+    for _ in range(ROUNDS - 1):
+        if not faults(live.prometheus, asked, live.span):
+            return
+        live.live_through()
     found = faults(live.prometheus, asked, live.span)
     assert not found, told(found)
 
