@@ -1,9 +1,8 @@
 """The course of a job from its plan to the switched alias: each step can be cut off anywhere and done again."""
 
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -86,7 +85,7 @@ class Course:
             summary.points = self.store.count(self.plan.target)
         else:
             job = self._job()
-            with _disk_told(self.folder), self._stack, self.folder.ledger() as ledger:
+            with self._stack, self.folder.ledger() as ledger:
                 self._target(job, ledger)
                 self._build(job, ledger, summary)
             self._switch(job, summary)
@@ -353,18 +352,6 @@ class Course:
     def _source_count(self) -> int:
         source = self.plan.definition.source
         return self.store.count(source) if source else 0
-
-
-@contextmanager
-def _disk_told(folder: JobFolder) -> Iterator[None]:
-    """For the block. Raises JobStopped where a file cannot be read or written: a disk is full, most of all."""
-    try:
-        yield
-    except (OSError, sqlite3.Error) as exc:
-        raise JobStopped(
-            f"A file cannot be read or written: {exc}. What is done stays in {folder.root}. When that is mended the "
-            "same command goes on."
-        ) from exc
 
 
 def _keeping_own(found: Iterator[Difference], plan: Plan) -> Iterator[Difference]:

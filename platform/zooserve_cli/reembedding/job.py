@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from uuid import uuid4
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from zooserve.errors import JobRefused, SetupError
+from zooserve.errors import JobRefused, JobStopped, SetupError
 from zooserve.processes.files import write_atomically
 from zooserve_cli.reembedding.ledger import Ledger
 
@@ -87,7 +88,10 @@ class JobFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """For the block, no other process works on this job. Raises JobRefused if one does."""
+        """For the block, no other process works on this job. Raises JobRefused if one does.
+
+        Raises JobStopped where a file cannot be read or written in the block: a disk is full, most of all.
+        """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
@@ -98,6 +102,11 @@ class JobFolder:
         except Timeout as exc:
             raise JobRefused(
                 f"Another process works on this job ({self.root}). Wait for it, or end it: the next one goes on."
+            ) from exc
+        except (OSError, sqlite3.Error) as exc:
+            raise JobStopped(
+                f"A file cannot be read or written: {exc}. What is done stays in {self.root}. When that is mended the "
+                "same command goes on."
             ) from exc
 
     def read(self) -> Job | None:

@@ -255,6 +255,16 @@ def test_a_second_process_on_one_job_is_refused(bench, payloads) -> None:
         bench.run()
 
 
+def test_a_lock_and_files_that_cannot_be_opened_are_told(bench, payloads, tmp_path: Path) -> None:
+    bench.fill(payloads)
+    (bench.folder().root / "lock").mkdir(parents=True)
+    with pytest.raises(JobStopped, match=r"cannot be read or written: .*lock"):
+        bench.run()
+    (bench.folder().root / "lock").rmdir()
+    with pytest.raises(JobStopped, match=r"rows\.jsonl.*same command goes on"), bench.folder().held():
+        (tmp_path / "rows.jsonl").read_text()
+
+
 def test_a_target_of_somebody_else_is_not_touched(bench, payloads) -> None:
     bench.fill(payloads)
     bench.run()
