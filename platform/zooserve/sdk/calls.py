@@ -20,8 +20,8 @@ class Call:
     """`path` begins with a slash. Without `fields` it is a GET, else a POST of them as JSON.
 
     All tries and parts of a call share one request id: a canary's draw is by it, so that they meet one release. A
-    `patient` one, a part of many, asks an overloaded platform again as long as its budget lasts: the other parts' work
-    would be lost with it.
+    `patient` one, a part of many or bulk work, asks an overloaded platform again as long as its budget lasts: whatever
+    it is a part of would be lost with it.
     """
 
     path: str
@@ -30,6 +30,11 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     request_id: str = field(default_factory=new_request_id)
     patient: bool = False
+
+    @property
+    def is_bulk(self) -> bool:
+        """Whether it is work that gives way to interactive callers."""
+        return self.headers.get("x-zooserve-class") == "bulk"
 
     @property
     def method(self) -> str:

@@ -156,6 +156,16 @@ def test_what_is_left_of_the_budget_is_sent_with_each_try(calling: Calling, plat
     assert 29_000 < second <= first - 50 <= 29_950
 
 
+def test_bulk_work_waits_for_its_turn_longer_than_others(calling: Calling, platform_of: Callable[..., Any]) -> None:
+    platform = platform_of(*[refusal(429, {"retry-after-ms": "1"})] * 9)
+    calling(platform, lambda zoo: zoo.embed("a", slo_class="bulk"))
+    assert len(platform.requests) == 10
+    platform = platform_of(*[refusal(429, {"retry-after-ms": "1"})] * 9)
+    with pytest.raises(errors.Overloaded):
+        calling(platform, lambda zoo: zoo.embed("a"))
+    assert len(platform.requests) == 3
+
+
 @pytest.mark.parametrize("seconds", [float("inf"), 1e300, 10**400])
 def test_an_endless_budget_is_not_sent(calling: Calling, platform_of: Callable[..., Any], seconds: float) -> None:
     platform = platform_of()

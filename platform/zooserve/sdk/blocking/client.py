@@ -390,8 +390,9 @@ class Zoo(Chat):
         """The answers to the parts of a call, all of one release."""
 
         def ask(part: Part[Item]) -> Answered:
-            return read(self._answered(call.asking(fields(part), patient=len(parts) > 1), part), part)
+            return read(self._answered(call.asking(fields(part), patient=patient), part), part)
 
+        patient = len(parts) > 1 or call.is_bulk
         limit = min(checked_positive(concurrency, "concurrency"), len(parts))
         total = sum(len(part.items) for part in parts)
         made: list[Answered] = []
