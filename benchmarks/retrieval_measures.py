@@ -4,6 +4,7 @@ A rank counts from 1; 0 says that the answer was not found.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -62,10 +63,13 @@ def intervals(values: Floats, draws: int = 10_000, seed: int = 0) -> tuple[Float
     questions = len(values)
     if not questions:
         raise ValueError("there are no questions to draw from")
-    chance = np.random.default_rng(seed)
-    means = [
-        chance.multinomial(questions, np.full(questions, 1 / questions), size=some) @ values / questions
-        for some in [1_000] * (draws // 1_000) + [draws % 1_000] * bool(draws % 1_000)
-    ]
-    low, high = np.percentile(np.concatenate(means), [2.5, 97.5], axis=0)
+    means = _drawn(questions, draws, seed) @ values / questions
+    low, high = np.percentile(means, [2.5, 97.5], axis=0)
     return low, high
+
+
+@lru_cache(maxsize=1)
+def _drawn(questions: int, draws: int, seed: int) -> Floats:
+    """How often each question is in each draw, [draws, questions]; the same for every table of a set."""
+    chance = np.random.default_rng(seed)
+    return chance.multinomial(questions, np.full(questions, 1 / questions), size=draws).astype(np.float64)

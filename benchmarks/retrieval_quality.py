@@ -69,10 +69,13 @@ PAIRS = (
     ("embed_int8", "embed"),
     ("embed_multilingual", "embed"),
     ("embed + rerank", "embed"),
+    ("embed + rerank_trees", "embed"),
+    ("embed + rerank_cross", "embed"),
     ("embed + rerank_trees", "embed + rerank"),
     ("embed + rerank_cross", "embed + rerank"),
     ("hybrid", "embed"),
     ("hybrid, chosen", "embed"),
+    ("hybrid + rerank", "embed + rerank"),
     ("hybrid, chosen + rerank", "embed + rerank"),
 )
 """What is compared on the same questions, with what."""
@@ -209,6 +212,7 @@ def every_way(search: Search, chosen: tuple[int, float] | None) -> None:
     search.fuse("hybrid, chosen", *chosen)
     for way, reranker in (
         ("embed", "rerank"),
+        ("hybrid", "rerank"),
         ("hybrid, chosen", "rerank"),
         ("embed", "rerank_trees"),
         ("embed", "rerank_cross"),
@@ -278,8 +282,8 @@ def _choice(record: Mapping[str, Any]) -> str:
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [titles, ["---"] * len(titles), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    head, *body = (f"| {' | '.join(line)} |" for line in (titles, *rows))
+    return "\n".join([head, "|---" * len(titles) + "|", *body])
 
 
 def main() -> None:
