@@ -135,7 +135,9 @@ def test_the_space_of_a_query_is_that_of_the_passages_and_another_is_refused(htt
 
 def test_openais_client_is_told_once_and_does_not_try_again(released: Any, http: httpx.Client) -> None:
     before = counted(http, "zooserve_embedding_space_mismatches_total", model="embed")
-    client = openai.OpenAI(base_url=f"{released.url}/v1", api_key="x", default_headers={HEADER: "another"})
-    with pytest.raises(openai.ConflictError, match="insists on embedding space 'another'"):
+    with (
+        openai.OpenAI(base_url=f"{released.url}/v1", api_key="x", default_headers={HEADER: "another"}) as client,
+        pytest.raises(openai.ConflictError, match="insists on embedding space 'another'"),
+    ):
         client.embeddings.create(model="embed", input="a duck")
     assert counted(http, "zooserve_embedding_space_mismatches_total", model="embed") == before + 1
