@@ -46,7 +46,7 @@ class RealChunk:
 
 def real_chunks(count: int) -> list[RealChunk]:
     """`count` different passages, always the same ones on one installation. Raises ValueError if there are fewer."""
-    kept = Settings().resolved().cache_dir / f"benchmark-chunks-{count}.jsonl"
+    kept = Settings().resolved().cache_dir / f"benchmark-passages-{count}.jsonl"
     if kept.is_file():
         return [RealChunk(**json.loads(line)) for line in kept.read_text(encoding="utf-8").splitlines()]
     found = list(islice(_different(_cut_all()), count))
@@ -69,7 +69,8 @@ def _different(chunks: Iterable[RealChunk]) -> Iterator[RealChunk]:
     seen = set[bytes]()
     for chunk in chunks:
         digest = hashlib.sha256(chunk.text.encode()).digest()
-        if digest not in seen and len(chunk.text) >= _SHORTEST_CHARACTERS // 4:
+        # The SDK refuses NULs, which some docstrings hold.
+        if digest not in seen and len(chunk.text) >= _SHORTEST_CHARACTERS // 4 and "\0" not in chunk.text:
             seen.add(digest)
             yield chunk
 
