@@ -62,7 +62,7 @@ class FileSource:
         return sum(_lines(file) if _is_jsonl(file) else _parquet_rows(file) for file in self._files)
 
     def pages(self, cursor: Any) -> Iterator[Page]:
-        """Pages of `rows` rows at most, or 4 MiB; none reaches over the end of a file."""
+        """Pages of `rows` rows at most, or 4 MiB of JSONL; none reaches over the end of a file."""
         first, place, line = cursor or (0, 0, 0)
         for number in range(first, len(self._files)):
             last = number == len(self._files) - 1
