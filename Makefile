@@ -99,6 +99,9 @@ lock: $(VENV)/.uv ## recompile the hash-pinned requirement files
 	@for target in sdk: platform:platform gpu:gpu export:platform,export dev:platform,dev,bench docs:docs integrations:integrations; do \
 	$(UV) pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
 	$$(echo $${target#*:} | tr ',' '\n' | sed 's/^/--extra /;/^--extra $$/d') pyproject.toml -o requirements/$${target%%:*}.lock || exit 1; done
+	@# The platform's lock holds the versions: a stage is served with what it was tested with.
+	@$(UV) pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
+	--no-deps --group stages -c requirements/platform.lock -o requirements/stages.lock
 	@printf 'editables\nhatchling>=1.27,<2\nuv==$(UV_VERSION)\n' | $(UV) pip compile -q --universal --generate-hashes \
 	--no-emit-index-url --no-header --python-version 3.11 - -o requirements/bootstrap.lock
 

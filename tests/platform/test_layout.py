@@ -63,7 +63,7 @@ def test_every_package_of_the_wheel_is_there_and_typed() -> None:
 def test_locks_pin_every_package_by_hash_and_name_no_address() -> None:
     locks = sorted((ROOT / "requirements").glob("*.lock"))
     of_extras = {"sdk", "platform", "gpu", "export", "dev", "docs", "integrations"}
-    assert {lock.stem for lock in locks} == of_extras | {"bootstrap"}
+    assert {lock.stem for lock in locks} == of_extras | {"bootstrap", "stages"}
     for lock in locks:
         text = lock.read_text()
         assert "://" not in text, lock
