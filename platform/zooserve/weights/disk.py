@@ -28,10 +28,24 @@ def translated_disk_errors(folder: Path, needed: int) -> Iterator[None]:
         if exc.errno in NO_ROOM:
             raise DiskFull(no_room(folder, needed)) from exc
         if exc.errno in NOT_ALLOWED:
-            raise SetupError(
-                f"{folder} cannot be written: {exc.strerror}. Mend its permissions, or choose another."
-            ) from exc
+            raise SetupError(not_allowed(folder, exc.strerror or str(exc))) from exc
         raise
+
+
+def require_writable(place: Path) -> None:
+    """Raises SetupError where a file at `place`, or the first folder that it still needs, could not be made."""
+    folder = next(parent for parent in place.parents if parent.exists())
+    if not os.access(folder, os.W_OK | os.X_OK):
+        reason = errno.EROFS if os.statvfs(folder).f_flag & os.ST_RDONLY else errno.EACCES
+        raise SetupError(not_allowed(folder, os.strerror(reason)))
+
+
+def not_allowed(folder: Path, reason: str) -> str:
+    """What to say when nothing can be written below `folder`; a container's user is seldom who one thinks."""
+    return (
+        f"{folder} cannot be written: {reason}, for user {os.geteuid()}. Mend its permissions (chown -R "
+        f"{os.geteuid()}), or choose another."
+    )
 
 
 def no_room(folder: Path, needed: int) -> str:

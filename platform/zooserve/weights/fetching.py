@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zooserve.errors import MissingPart
-from zooserve.weights.disk import translated_disk_errors
+from zooserve.errors import MissingPart, SetupError
+from zooserve.weights.disk import require_writable, translated_disk_errors
 from zooserve.weights.lock import Build, File, Package, WeightsLock, folder_of
 from zooserve.weights.placed import Placed, Record
 from zooserve.weights.sources import Progress, Recipe, Silent, Sources
@@ -56,22 +57,21 @@ class Fetching:
         if len(in_place) < len(wants):
             return self._run_alone(wants, record, verify=verify)
         if (known := self._known(placed) | in_place) != placed:
-            record.write(known)
+            # A repository that is mounted read-only is in place all the same; its files are hashed again next time.
+            with suppress(SetupError):
+                record.write(known)
         return Fetched({target: in_place[target].sha256 for target in wants})
 
     def _run_alone(self, wants: Mapping[str, _Want], record: Record, *, verify: bool) -> Fetched:
-        from filelock import FileLock
-
-        for folder in (self.cache, self.repository):
-            with translated_disk_errors(folder, 0):
-                folder.mkdir(parents=True, exist_ok=True)
         # Two locks: checkouts share a cache, and one repository may be filled from two caches.
-        with FileLock(self.cache / "fetch.lock"), FileLock(self.repository / ".weights.lock"):
+        with _locked(self.cache, "fetch.lock"), _locked(self.repository, ".weights.lock"):
             # Read again: another fetch may have done the work while this one waited.
             recorded = record.read()
             in_place = self._in_place(wants, recorded, verify=verify)
             placed = self._known(recorded) | in_place
             missing = [target for target in wants if target not in in_place]
+            for target in missing:  # before a long download, not after it
+                require_writable(self.repository / target)
             sources = Sources(self.cache, self.progress, self.find_pip)
             sources.clear_leftovers()
             obtained: dict[str, str] = {}
@@ -129,3 +129,18 @@ class Fetching:
             if entry.key == wants[target].key
         }
         return {target: entry for target, entry in seen.items() if entry is not None}
+
+
+@contextmanager
+def _locked(folder: Path, name: str) -> Iterator[None]:
+    """The folder, made if need be, with its lock held. Raises SetupError where it cannot be written."""
+    from filelock import FileLock
+
+    lock = FileLock(folder / name)
+    with translated_disk_errors(folder, 0):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
