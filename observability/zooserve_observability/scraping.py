@@ -9,10 +9,16 @@ from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
-__all__ = ["JOBS", "RAY_FAMILIES", "rules_folder", "scrape_file"]
+__all__ = ["BESIDE", "JOBS", "OBSERVERS", "RAY_FAMILIES", "rules_folder", "scrape_file"]
 
 JOBS = ("router", "zoo", "leaf", "haproxy", "ray")
 """What an embedded platform always has; `qdrant` and `vllm` are scraped where somebody runs them."""
+
+OBSERVERS = ("collector", "spanmetrics", "tempo", "grafana", "prometheus")
+"""What docker-compose.yml runs to watch the others: without one of them requests go on."""
+
+BESIDE = ("vllm", "qdrant", *OBSERVERS)
+"""Jobs of docker-compose.yml that no embedded platform has."""
 
 RAY_FAMILIES = (
     "ray_node_(cpu|mem)_.+",

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from zooserve_observability.scraping import JOBS, RAY_FAMILIES, rules_folder, scrape_file
+from zooserve_observability.scraping import BESIDE, JOBS, RAY_FAMILIES, rules_folder, scrape_file
 
 ROOT = Path(__file__).parents[2]
+COMPOSED = ROOT / "observability" / "prometheus" / "prometheus.yml"
 ADDRESSES = {job: f"127.0.0.1:{number}" for number, job in enumerate(JOBS, start=9000)}
 
 
@@ -46,9 +47,10 @@ NO_PROMTOOL = shutil.which("promtool") is None
 INSTALL = "apt-get install -y --no-install-recommends prometheus"
 
 
-def refusal(file: Path) -> str:
+def refusal(file: Path, *options: str) -> str:
     """What Prometheus has against a configuration."""
-    checked = subprocess.run(["promtool", "check", "config", file], capture_output=True, text=True, check=False)
+    command = ["promtool", "check", "config", *options, file]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
     return checked.stdout + checked.stderr if checked.returncode else ""
 
 
@@ -60,10 +62,19 @@ def test_prometheus_takes_the_generated_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(NO_PROMTOOL, reason=INSTALL)
-def test_prometheus_takes_the_file_for_compose(tmp_path: Path) -> None:
+def test_prometheus_takes_the_file_for_compose_untouched() -> None:
+    """Its syntax and its rules; the secret is where Compose puts it, and nowhere here."""
+    assert not refusal(COMPOSED, "--syntax-only")
+
+
+@pytest.mark.skipif(NO_PROMTOOL, reason=INSTALL)
+def test_prometheus_takes_the_file_for_compose_with_a_secret(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "observability" / "prometheus", tmp_path, dirs_exist_ok=True)
-    (tmp_path / "qdrant-api-key").write_text("secret")
-    assert not refusal(tmp_path / "prometheus.yml")
+    file, secret = tmp_path / "prometheus.yml", tmp_path / "secret"
+    file.write_text(file.read_text().replace("/run/secrets/qdrant_api_key", str(secret)))
+    assert "secret" in refusal(file)
+    secret.write_text("key")
+    assert not refusal(file)
 
 
 @pytest.mark.skipif(NO_PROMTOOL, reason=INSTALL)
@@ -99,6 +110,17 @@ def test_of_rays_page_the_same_is_kept_everywhere(name: str) -> None:
     assert "|".join(RAY_FAMILIES) in text
 
 
-def test_every_embedded_job_is_scraped_in_compose_too() -> None:
-    composed = loaded((ROOT / "observability" / "prometheus" / "prometheus.yml").read_text())
-    assert {job["job_name"] for job in composed["scrape_configs"]} == {*JOBS, "qdrant"}
+def test_everything_that_runs_in_compose_is_scraped_there() -> None:
+    composed = loaded(COMPOSED.read_text())
+    jobs = [job["job_name"] for job in composed["scrape_configs"]]
+    assert len(jobs) == len(set(jobs))
+    assert set(jobs) == {*JOBS, *BESIDE}
+
+
+def test_what_is_found_by_its_name_is_asked_for_by_address_and_has_a_port() -> None:
+    jobs = {job["job_name"]: job for job in loaded(COMPOSED.read_text())["scrape_configs"]}
+    assert "dns_sd_configs" not in jobs.pop("prometheus")
+    for name, job in jobs.items():
+        (found,) = job["dns_sd_configs"]
+        assert found["type"] == "A", name  # an A record bears no port
+        assert 0 < found["port"] < 65536, name
