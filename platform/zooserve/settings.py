@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 __all__ = [
+    "SHORTEST_SALT",
     "AccessLogSettings",
     "EngineServerSettings",
     "RouterSettings",
@@ -21,7 +22,7 @@ __all__ = [
 ]
 
 Port = Annotated[int, Field(ge=1, le=65535)]
-_SHORTEST_SALT = 16
+SHORTEST_SALT = 16
 
 
 class TritonSettings(BaseModel):
@@ -200,8 +201,8 @@ class WatchSettings(BaseModel):
 
 
 def _empty_or_long(salt: str) -> str:
-    if salt and len(salt) < _SHORTEST_SALT:
-        raise ValueError(f"it must have {_SHORTEST_SALT} characters or more: a short one could be guessed")
+    if salt and len(salt) < SHORTEST_SALT:
+        raise ValueError(f"it must have {SHORTEST_SALT} characters or more: a short one could be guessed")
     return salt
 
 
@@ -234,6 +235,8 @@ class Settings(BaseSettings):
     key_salt: Annotated[str, AfterValidator(_empty_or_long)] = Field(default="", repr=False)
     """What callers' keys are hashed with before logs and traces name them by `key_id`. Left out, the state folder keeps
     one of its own; routers whose logs are read together need the same."""
+    key_salt_file: Path | None = None
+    """A file that holds it, as container engines mount secrets; where `key_salt` is given, that one counts."""
 
     def resolved(self) -> "Settings":
         """The same settings with every path absolute, for handing to another process."""

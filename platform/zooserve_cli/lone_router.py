@@ -93,8 +93,8 @@ class LoneRouter:
         zoo, leaf = self._settings.zoo, self._settings.leaf
         addresses = {
             "router": reachable(self._settings),
-            "zoo_http": f"{zoo.host}:{zoo.http_port}",
-            "leaf_grpc": f"{leaf.host}:{leaf.grpc_port}",
+            "zoo_http": f"{zoo.host}:{zoo.http_port}" if zoo.http_port else "",
+            "leaf_grpc": f"{leaf.host}:{leaf.grpc_port}" if leaf.grpc_port else "",
             "haproxy_metrics": f"127.0.0.1:{self._ports.haproxy_metrics}",
             "ray_metrics": f"127.0.0.1:{self._ports.ray_metrics}",
         }

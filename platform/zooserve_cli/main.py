@@ -21,6 +21,7 @@ from zooserve_cli.route import route
 from zooserve_cli.status import status
 from zooserve_cli.template import template
 from zooserve_cli.trace import trace
+from zooserve_cli.triton import triton
 from zooserve_cli.up import up
 
 __all__ = ["app", "run"]
@@ -34,7 +35,7 @@ app = typer.Typer(
     # Plain help: importing what draws the boxes costs more than everything else together.
     rich_markup_mode=None,
 )
-for command in (up, down, status, doctor, fetch, export, models, logs, trace, demo, reembed, route, template):
+for command in (up, down, status, doctor, fetch, export, models, logs, trace, demo, reembed, route, triton, template):
     app.command()(command)
 app.add_typer(ensembles.app, name="ensembles")
 app.add_typer(leaf.app, name="leaf")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 
 from zooserve.catalogue import Catalogue, Model
 from zooserve.engine.orders import EngineOrders
@@ -21,7 +22,7 @@ from zooserve.triton.tracing import trace_arguments
 from zooserve.triton.watch import Probe, Watch, chat_probe, content_probe, text_probe
 from zooserve_cli.router_process import RouterProcess, ray_ports
 
-__all__ = ["Plan", "make_plan", "own_backends", "reachable", "with_ports"]
+__all__ = ["Plan", "lone_triton", "make_plan", "own_backends", "reachable", "triton_with_ports", "with_ports"]
 
 _PORTS = ("http_port", "grpc_port", "metrics_port")
 
@@ -61,7 +62,7 @@ def with_ports(settings: Settings) -> Settings:
     taken = {settings.port, *_fixed(settings)}
     update: dict[str, object] = {}
     for name in ("zoo", "leaf"):
-        update[name] = _triton_with_ports(getattr(settings, name), name, taken)
+        update[name] = triton_with_ports(getattr(settings, name), name, taken)
     update["engine"] = _engine_with_port(settings.engine, taken)
     update["trace_log"] = _log_with_port(settings.trace_log, taken)
     return settings.model_copy(update=update)
@@ -93,8 +94,8 @@ def _log_with_port(log: TraceLogSettings, taken: set[int]) -> TraceLogSettings:
     return log
 
 
-def _triton_with_ports(triton: TritonSettings, name: str, taken: set[int]) -> TritonSettings:
-    """The same with free ports filled in, which are added to `taken`."""
+def triton_with_ports(triton: TritonSettings, name: str, taken: set[int]) -> TritonSettings:
+    """The same with free ports filled in, which are added to `taken`. Raises PortTaken for a fixed one that is not."""
     update = {}
     for port, free in zip(_PORTS, reserved_ports(len(_PORTS), triton.host, but=taken), strict=True):
         fixed = getattr(triton, port)
@@ -132,6 +133,18 @@ def make_plan(settings: Settings, catalogue: Catalogue, installation: Installati
     )
 
 
+def lone_triton(
+    name: Literal["zoo", "leaf"], settings: Settings, catalogue: Catalogue, installation: Installation
+) -> tuple[TritonServer, Watch]:
+    """One of the two Tritons by itself, which writes where this process does, and the looks at it."""
+    folder = StateFolder(settings.state_dir)
+    traces = _trace_arguments(settings) if name == "zoo" else ()
+    triton: TritonSettings = getattr(settings, name)
+    repository = settings.zoo_repository if name == "zoo" else settings.leaf_repository
+    server = _triton(name, triton, repository, catalogue, folder, installation, traces, shares_output=True)
+    return server, Watch(server, _probes(catalogue, name), settings.watch)
+
+
 def _engine(settings: Settings, catalogue: Catalogue, folder: StateFolder) -> EngineServer | None:
     models = [model for model in catalogue if model.runs_on == "engine"]
     if not models:
@@ -149,6 +162,8 @@ def _triton(
     folder: StateFolder,
     installation: Installation,
     arguments: Sequence[str] = (),
+    *,
+    shares_output: bool = False,
 ) -> TritonServer:
     chosen = [getattr(triton, port) for port in _PORTS]
     return TritonServer(
@@ -161,6 +176,7 @@ def _triton(
         models=wanted_models(repository, catalogue),
         response_cache_bytes=triton.response_cache_bytes,
         arguments=arguments,
+        shares_output=shares_output,
     )
 
 

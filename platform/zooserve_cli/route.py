@@ -4,6 +4,7 @@ import asyncio
 
 import typer
 
+from zooserve.catalogue import Catalogue, Model, load_catalogue
 from zooserve.errors import SetupError
 from zooserve.processes.ports import require_free
 from zooserve.processes.state import StateFolder
@@ -20,7 +21,7 @@ def route() -> None:
     from zooserve_cli.trace_keeping import collector_headers
 
     settings = Settings().resolved()
-    refuse_unaddressed(settings)
+    refuse_unaddressed(settings, load_catalogue(settings.catalogue).enabling(settings.models))
     if settings.tracing.url:
         collector_headers()  # the router reads them, too, and would pass over what it cannot read
     folder = StateFolder(settings.state_dir)
@@ -31,18 +32,22 @@ def route() -> None:
     raise typer.Exit(code)
 
 
-def refuse_unaddressed(settings: Settings) -> None:
-    """Raises SetupError naming the settings that say where the Tritons are, where they do not."""
-    missing = [
-        name
-        for name, port in (
-            ("ZOOSERVE_ZOO__HTTP_PORT", settings.zoo.http_port),
-            ("ZOOSERVE_LEAF__GRPC_PORT", settings.leaf.grpc_port),
-        )
-        if port is None
-    ]
+def refuse_unaddressed(settings: Settings, catalogue: Catalogue) -> None:
+    """Raises SetupError naming the settings that leave out where a Triton is that a model runs on."""
+    needed = {
+        "ZOO": (settings.zoo.http_port, "HTTP_PORT", any(model.runs_on == "zoo" for model in catalogue)),
+        # A model that names its leaves, and one that somebody else's server answers, needs none of ours.
+        "LEAF": (settings.leaf.grpc_port, "GRPC_PORT", any(_on_own_leaf(model) for model in catalogue)),
+    }
+    missing = {name: setting for name, (port, setting, used) in needed.items() if used and port is None}
     if missing:
+        ports = " and ".join(f"ZOOSERVE_{name}__{setting}" for name, setting in missing.items())
+        hosts = ", ".join(f"ZOOSERVE_{name}__HOST" for name in missing)
         raise SetupError(
-            f"The router alone needs to know where its Tritons are: set {' and '.join(missing)} "
-            "(and ZOOSERVE_ZOO__HOST, ZOOSERVE_LEAF__HOST), or run `zooserve up` for everything."
+            f"The router alone needs to know where its Tritons are: set {ports} (and {hosts}), "
+            "or run `zooserve up` for everything."
         )
+
+
+def _on_own_leaf(model: Model) -> bool:
+    return model.runs_on == "leaf" and not model.chat_backend.leaves

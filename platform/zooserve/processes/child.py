@@ -45,7 +45,9 @@ class Child:
 
     @property
     def silent_s(self) -> float:
-        """Seconds since it last logged anything."""
+        """Seconds since it last logged anything; 0 where it shares its parent's output, which nobody here reads."""
+        if self._shares_output:
+            return 0.0
         return time.time() - self.log_file.stat().st_mtime
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:

@@ -1,8 +1,10 @@
 """The smallest inputs that are no text, for asking whether a model works."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from zooserve.catalogue import Modality
+if TYPE_CHECKING:  # a container's health check has the standard library alone
+    from zooserve.catalogue import Modality
 
 __all__ = ["SAMPLES"]
 
@@ -12,4 +14,4 @@ _GREY_PIXEL = bytes.fromhex(
 )
 _SCRIPT = b"#!/bin/sh\nset -eu\necho ready\n"
 
-SAMPLES: Mapping[Modality, bytes] = {"image": _GREY_PIXEL, "file": _SCRIPT}
+SAMPLES: "Mapping[Modality, bytes]" = {"image": _GREY_PIXEL, "file": _SCRIPT}

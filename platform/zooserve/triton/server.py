@@ -59,7 +59,8 @@ class TritonServer(ChildServer):
     """A tritonserver child process over one model repository; it loads `models`, by default all that are there.
 
     With `response_cache_bytes` it keeps answers to repeated requests of the models that ask for it in their
-    configuration, in so much memory; `arguments` are added to its command line.
+    configuration, in so much memory; `arguments` are added to its command line. With `shares_output` it writes where
+    this process does, not into the log.
     """
 
     def __init__(
@@ -73,10 +74,12 @@ class TritonServer(ChildServer):
         models: Sequence[str] = ("*",),
         response_cache_bytes: int = 0,
         arguments: Sequence[str] = (),
+        *,
+        shares_output: bool = False,
     ) -> None:
         self.name = name
         self.addresses = addresses
-        super().__init__(Child(name, log_file))
+        super().__init__(Child(name, log_file, shares_output=shares_output))
         self._installation = installation
         self._repository = repository
         self._models = tuple(models)

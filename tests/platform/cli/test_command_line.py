@@ -47,6 +47,7 @@ def test_help_names_every_command(zooserve: Zooserve) -> None:
         "trace",
         "demo",
         "route",
+        "triton",
         "template",
     ):
         assert f" {command} " in told
@@ -56,7 +57,11 @@ def test_help_names_every_command(zooserve: Zooserve) -> None:
     ("given", "named"),
     [
         ({}, "set ZOOSERVE_ZOO__HTTP_PORT and ZOOSERVE_LEAF__GRPC_PORT "),
-        ({"ZOOSERVE_ZOO__HTTP_PORT": "1"}, "set ZOOSERVE_LEAF__GRPC_PORT "),
+        ({"ZOOSERVE_ZOO__HTTP_PORT": "1"}, "set ZOOSERVE_LEAF__GRPC_PORT (and ZOOSERVE_LEAF__HOST), "),
+        # Without a model of the leaf's no leaf is asked for, and without one of the zoo's no zoo.
+        ({"ZOOSERVE_MODELS": "embed"}, "set ZOOSERVE_ZOO__HTTP_PORT (and ZOOSERVE_ZOO__HOST), "),
+        ({"ZOOSERVE_MODELS": "chat"}, "set ZOOSERVE_LEAF__GRPC_PORT (and ZOOSERVE_LEAF__HOST), "),
+        ({"ZOOSERVE_CATALOGUE": "platform/deploy/catalogues/vllm.yaml"}, "set ZOOSERVE_ZOO__HTTP_PORT (and"),
     ],
 )
 def test_the_router_alone_asks_where_its_tritons_are(zooserve: Zooserve, given: dict[str, str], named: str) -> None:

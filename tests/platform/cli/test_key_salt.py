@@ -36,6 +36,29 @@ def test_a_platform_keeps_its_salt_from_one_start_to_the_next(folder: StateFolde
     assert mode(folder.key_salt_file) == 0o600
 
 
+def test_a_salt_may_lie_in_a_file_as_container_engines_mount_secrets(
+    folder: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "salt").write_text("0123456789abcdef\n")
+    monkeypatch.setenv("ZOOSERVE_KEY_SALT_FILE", str(tmp_path / "salt"))
+    assert with_key_salt(Settings(), folder).key_salt == "0123456789abcdef"
+    assert not folder.key_salt_file.exists()
+    monkeypatch.setenv("ZOOSERVE_KEY_SALT", "fedcba9876543210")
+    assert with_key_salt(Settings(), folder).key_salt == "fedcba9876543210"
+
+
+@pytest.mark.parametrize(("content", "told"), [(None, "cannot be read"), ("", "16 characters"), ("short", "16 ch")])
+def test_a_file_without_a_salt_is_refused_and_not_told(
+    folder: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, told: str
+) -> None:
+    if content is not None:
+        (tmp_path / "salt").write_text(content)
+    monkeypatch.setenv("ZOOSERVE_KEY_SALT_FILE", str(tmp_path / "salt"))
+    with pytest.raises(SetupError, match=f"ZOOSERVE_KEY_SALT_FILE: .*{told}") as refusal:
+        with_key_salt(Settings(), folder)
+    assert "short" not in str(refusal.value)
+
+
 def test_two_platforms_have_two_salts(folder: StateFolder, tmp_path: Path) -> None:
     other = StateFolder(tmp_path / "other")
     other.create()

@@ -1,0 +1,251 @@
+"""Whether a server works, by a real inference: a container's health check.
+
+    python3 -m zooserve.health zoo embed,rerank
+    python3 -m zooserve.health leaf
+    python3 -m zooserve.health router embed
+
+The standard library alone: NVIDIA's images have our wheel without what it depends on. Triton's own readiness is no
+evidence, it is 200 over models whose process was killed.
+
+Docker restarts what ends, not what is unhealthy. With `--end-after N` the N-th failure in a row ends the server, unless
+it has never answered: whoever still loads is left alone.
+"""
+
+import argparse
+import json
+import os
+import secrets
+import signal
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from zooserve.triton.samples import SAMPLES
+
+__all__ = ["Failures", "Sick", "ask_leaf", "ask_router", "ask_zoo", "end_server", "main", "within"]
+
+_BUSY = 429
+_INITS = frozenset({"docker-init", "tini"})
+_LONGEST = 300
+# A proxy that the environment names is not for a server on this machine.
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Sick(Exception):
+    """What is wrong with the server, in one line."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raises Sick in the block once that many seconds are over in all; a socket's own timeout is one of each read."""
+
+    def late(number: int, frame: object) -> None:
+        raise Sick(f"no answer within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *timer)  # whoever had one before
+
+
+def ask_zoo(url: str, models: Sequence[str]) -> None:
+    """Have each of these Triton models infer once, whatever of text, image or file it takes. Raises Sick."""
+    for model in models:
+        try:
+            config = json.loads(_answer(f"{url}/v2/models/{model}/config"))
+            body, header_length = _inference(config)
+            headers = {"inference-header-content-length": str(header_length)}
+            outputs = json.loads(_answer(f"{url}/v2/models/{model}/infer", body, headers))["outputs"]
+        except Sick as fault:
+            raise Sick(f"{model}: {fault}") from fault
+        except (ValueError, LookupError, TypeError) as fault:
+            raise Sick(f"{model}: it answers what no Triton does ({fault!r})") from fault
+        if not outputs:
+            raise Sick(f"{model}: its answer has no output")
+
+
+def ask_leaf(url: str, model: str) -> None:
+    """Have it write one token. Raises Sick."""
+    body = {"text_input": "Hi", "sampling_param_max_tokens": 1, "sampling_param_exclude_input_from_output": True}
+    try:
+        answer = _answer(f"{url}/v2/models/{model}/generate_stream", json.dumps(body).encode())
+    except Sick as fault:
+        raise Sick(f"{model}: {fault}") from fault
+    # A failure is an event, too, under status 200.
+    if b'"error"' in answer or b'"text_output"' not in answer:
+        raise Sick(f"{model}: {_line(answer)}")
+
+
+def ask_router(url: str, models: Sequence[str]) -> None:
+    """Every required model is ready, and each of these embeds a text; a router that is full is well. Raises Sick."""
+    _answer(f"{url}/health/ready")
+    for model in models:
+        try:
+            _answer(f"{url}/v1/embeddings", json.dumps({"model": model, "input": _new_text()}).encode())
+        except _Refused as refusal:
+            if refusal.status != _BUSY:
+                raise Sick(f"{model}: {refusal}") from refusal
+
+
+class _Refused(Sick):
+    """An answer with another status than 200."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status}: {text}")
+        self.status = status
+
+
+def _answer(url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> bytes:
+    request = urllib.request.Request(url, body, {"content-type": "application/json", **(headers or {})})  # noqa: S310 (ours)
+    try:
+        with _direct.open(request) as answer:
+            return bytes(answer.read())
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            raise _Refused(refusal.code, _line(refusal.read())) from refusal
+    except (OSError, ValueError) as fault:
+        raise Sick(f"no answer at {url} ({getattr(fault, 'reason', fault)})") from fault
+
+
+def _inference(config: Mapping[str, Any]) -> tuple[bytes, int]:
+    """The body of an inference with the inputs that this configuration asks for, and the length of its JSON."""
+    rows = min(2, max(1, int(config.get("max_batch_size", 1))))  # row 0 of a rerank is the query
+    tensors = {given["name"]: _packed(given["name"], rows) for given in config["input"]}
+    inputs = [
+        {"name": name, "datatype": "BYTES", "shape": [rows, 1], "parameters": {"binary_data_size": len(data)}}
+        for name, data in tensors.items()
+    ]
+    header = json.dumps({"inputs": inputs}).encode()
+    return b"".join((header, *tensors.values())), len(header)
+
+
+def _packed(name: str, rows: int) -> bytes:
+    """That many small values of an input of this name, each behind four bytes of its length."""
+    samples = dict[str, bytes](SAMPLES)
+    values = [samples.get(name) or _new_text().encode() for _ in range(rows)]
+    return b"".join(len(value).to_bytes(4, "little") + value for value in values)
+
+
+def _new_text() -> str:
+    """Never the same: a response cache would answer for a dead model."""
+    return f"are you there, {secrets.token_hex(4)}?"
+
+
+def _line(text: bytes) -> str:
+    return " ".join(text.decode(errors="replace").split())[:_LONGEST]
+
+
+class Failures:
+    """How often a server has failed since it last answered, kept in a file from one check to the next.
+
+    `life` tells one run of the server from the next, whatever becomes of the file.
+    """
+
+    def __init__(self, file: Path, life: str) -> None:
+        self._file = file
+        self._life = life
+
+    def answered(self) -> None:
+        """It works."""
+        self._write(0)
+
+    def failed(self) -> int:
+        """The failures in a row with this one; 0 for a server that has not answered in this life."""
+        life, _, count = self._read().rpartition(" ")
+        if life != self._life:
+            return 0
+        self._write(int(count) + 1)
+        return int(count) + 1
+
+    def _read(self) -> str:
+        try:
+            return self._file.read_text(encoding="ascii")
+        except OSError:
+            return ""
+
+    def _write(self, count: int) -> None:
+        with suppress(OSError):  # a full disk must not make a server sick
+            self._file.write_text(f"{self._life} {count}", encoding="ascii")
+
+
+def end_server(processes: Path = Path("/proc")) -> str:
+    """Kill the server below a container's init, which then ends, and the container with it; says what was done.
+
+    Elsewhere, where the first process is no container's init, nothing is touched.
+    """
+    init = (processes / "1" / "comm").read_text(encoding="ascii").strip()
+    if init not in _INITS:
+        return f"not ended: the first process is {init}, no container's init"
+    for pid in _children(1, processes):
+        os.kill(pid, signal.SIGKILL)
+    return "the server was ended"
+
+
+def _children(parent: int, processes: Path) -> list[int]:
+    found = []
+    for process in processes.iterdir():
+        with suppress(OSError, ValueError):
+            pid = int(process.name)
+            if pid != os.getpid() and int(_fields(process)[1]) == parent:
+                found.append(pid)
+    return found
+
+
+def _fields(process: Path) -> list[str]:
+    """What /proc says of a process after its name, which may hold blanks: state, parent and so on."""
+    return (process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+
+
+def _life() -> str:
+    """When the first process started."""
+    try:
+        return _fields(Path("/proc/1"))[19]
+    except (OSError, IndexError):
+        return "?"
+
+
+def _ask(kind: str, url: str, models: Sequence[str]) -> None:
+    if kind == "zoo":
+        ask_zoo(url, models or ["embed"])
+    elif kind == "leaf":
+        ask_leaf(url, models[0] if models else "tensorrt_llm")
+    else:
+        ask_router(url, models)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Ask once: exit code 0 if it works, else 1 and a line that says what is wrong."""
+    parser = argparse.ArgumentParser(prog="python3 -m zooserve.health", description="Ask a server for an inference.")
+    parser.add_argument("kind", choices=("zoo", "leaf", "router"))
+    parser.add_argument("models", nargs="?", default="", help="names with commas: embed, tensorrt_llm")
+    parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--timeout", type=float, default=15.0, help="seconds for all of it")
+    parser.add_argument("--end-after", type=int, default=0, help="failures in a row that end the server; 0: none")
+    chosen = parser.parse_args(arguments)
+    failures = Failures(Path(tempfile.gettempdir()) / "zooserve-health", _life())
+    models = [name.strip() for name in chosen.models.split(",") if name.strip()]
+    try:
+        with within(chosen.timeout):
+            _ask(chosen.kind, chosen.url.rstrip("/"), models)
+    except Sick as fault:
+        told = str(fault)
+        if chosen.end_after and (in_a_row := failures.failed()) >= chosen.end_after:
+            told += f"; {in_a_row} failures in a row: {end_server()}"
+        sys.stdout.write(f"{chosen.kind}: {told}\n")
+        return 1
+    failures.answered()
+    sys.stdout.write(f"{chosen.kind}: works\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""`zooserve triton`: one embedded Triton alone, a container's main process."""
+
+import asyncio
+import logging
+import sys
+from typing import Annotated, Literal
+
+import typer
+
+from zooserve.catalogue import load_catalogue
+from zooserve.processes.state import StateFolder
+from zooserve.settings import Settings
+
+__all__ = ["triton"]
+
+
+def triton(role: Annotated[Literal["zoo", "leaf"], typer.Argument(help="Which of the two.")]) -> None:
+    """Run the zoo's or the leaf's Triton alone, where ZOOSERVE_ZOO__* or ZOOSERVE_LEAF__* say that it listens."""
+    from zooserve.triton.installation import find_installation
+    from zooserve_cli.leftovers import clear, held
+    from zooserve_cli.lone_triton import LoneTriton
+    from zooserve_cli.plan import lone_triton, own_backends, triton_with_ports
+
+    settings = Settings().resolved()
+    folder = StateFolder(settings.state_dir)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells every probe
+    with held(folder):
+        own = triton_with_ports(getattr(settings, role), role, set())
+        settings = settings.model_copy(update={role: own})
+        clear(folder)
+        catalogue = load_catalogue(settings.catalogue).enabling(settings.models)
+        installation = find_installation(settings.cache_dir, own_backends())
+        server, watch = lone_triton(role, settings, catalogue, installation)
+        asyncio.run(LoneTriton(server, watch, own, settings.watch, folder).run())
