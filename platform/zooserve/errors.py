@@ -40,6 +40,7 @@
         ├── DownloadFailed       a package could not be fetched whole
         ├── DiskFull             no room left for what was being written
         ├── ExportFailed         a checkpoint cannot be exported as asked
+        ├── EngineRefused        a TensorRT plan cannot be built, or is not for this machine
         ├── ScaffoldRefused      a new model cannot be begun under this name, for this backend or in this place
         ├── JobRefused           a job cannot be begun, continued or taken back as asked
         ├── JobStopped           a job ended before its end; the same command goes on
@@ -66,6 +67,7 @@ __all__ = [
     "DeadlineExceeded",
     "DiskFull",
     "DownloadFailed",
+    "EngineRefused",
     "ExportFailed",
     "FailedStage",
     "InputTooLong",
@@ -379,6 +381,10 @@ class ScaffoldRefused(SetupError):
 
 class ExportFailed(SetupError):
     """A checkpoint cannot be exported as asked."""
+
+
+class EngineRefused(SetupError):
+    """A TensorRT plan cannot be built, or is not for this machine."""
 
 
 class ServerFailed(SetupError):
