@@ -1,6 +1,6 @@
 """Series that others export beside ours, as far as dashboards and rules use them: what they are and where they exist.
 
-Each is scraped from its own server: Triton's metrics port, HAProxy's exporter, Ray's agent, Qdrant, vLLM.
+Each is scraped from its own server: Triton's metrics port, HAProxy's exporter, Ray's agent, Qdrant, vLLM, Collector.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Literal
 
 __all__ = ["FOREIGN", "ForeignMetric", "Requires"]
 
-Requires = Literal["", "gpu", "tensorrt_llm", "vllm", "qdrant"]
+Requires = Literal["", "gpu", "tensorrt_llm", "vllm", "qdrant", "collector"]
 """What must be there for a series to exist; empty where every embedded platform has it."""
 
 
@@ -19,7 +19,7 @@ class ForeignMetric:
     series: str
     """As a query writes it; a histogram's without `_bucket`, `_sum` or `_count`."""
     kind: Literal["counter", "gauge", "histogram", "summary"]
-    source: Literal["triton", "leaf", "haproxy", "ray", "qdrant", "vllm"]
+    source: Literal["triton", "leaf", "haproxy", "ray", "qdrant", "vllm", "collector", "spanmetrics"]
     labels: tuple[str, ...]
     requires: Requires = ""
 
@@ -93,6 +93,27 @@ _REST = ("method", "endpoint", "status")
 QDRANT_RESPONSES = ForeignMetric("rest_responses_total", "counter", "qdrant", _REST, requires="qdrant")
 QDRANT_DURATION = ForeignMetric("rest_responses_duration_seconds", "histogram", "qdrant", _REST, requires="qdrant")
 QDRANT_MEMORY = ForeignMetric("memory_resident_bytes", "gauge", "qdrant", (), requires="qdrant")
+
+# As observability/otel/collector.yaml has it spell them; of itself, and of the spans that come.
+COLLECTOR_REFUSED = ForeignMetric(
+    "otelcol_receiver_refused_spans_total", "counter", "collector", ("receiver", "transport"), requires="collector"
+)
+COLLECTOR_NOT_SENT = ForeignMetric(
+    "otelcol_exporter_send_failed_spans_total", "counter", "collector", ("exporter",), requires="collector"
+)
+COLLECTOR_NOT_QUEUED = ForeignMetric(
+    "otelcol_exporter_enqueue_failed_spans_total", "counter", "collector", ("exporter",), requires="collector"
+)
+COLLECTOR_UNDECIDED = ForeignMetric(
+    "otelcol_processor_tail_sampling_sampling_trace_dropped_too_early_total", "counter", "collector", (),
+    requires="collector",
+)  # fmt: skip
+SPAN_DURATION = ForeignMetric(
+    "traces_span_metrics_duration_seconds", "histogram", "spanmetrics",
+    ("service_name", "span_name", "span_kind", "status_code", "zooserve_model", "zooserve_model_version",
+     "zooserve_slo_class"),
+    requires="collector",
+)  # fmt: skip
 
 FOREIGN: tuple[ForeignMetric, ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, ForeignMetric)

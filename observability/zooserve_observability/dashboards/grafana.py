@@ -133,6 +133,7 @@ def _targets(panel: Panel) -> Iterator[prometheus.Dataquery]:
             range_val=not latest,
             format_val=prometheus.PromQueryFormat.TABLE if tabular else prometheus.PromQueryFormat.TIME_SERIES,
             editor_mode=prometheus.QueryEditorMode.CODE,
+            exemplar=panel.exemplars or None,
             datasource=_data(),
         )
 

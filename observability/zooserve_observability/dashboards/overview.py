@@ -1,6 +1,6 @@
 """Is it well: the four golden signals by model and version, what is refused, what was healed, what is served."""
 
-from zooserve_observability import vocabulary
+from zooserve_observability import foreign, vocabulary
 from zooserve_observability.dashboards.expressions import increase, now, quantile, rate, share
 from zooserve_observability.dashboards.panels import Dashboard, Panel, Query, Row, State
 from zooserve_observability.rules.promql import among
@@ -231,6 +231,35 @@ _TRACES = Row(
             "What the trace log takes. It is bounded: flat is as it should be, once it has filled.",
             "bytes",
             (Query(now(vocabulary.TRACE_LOG_BYTES, "place"), "{{place}}"),),
+            width=12,
+        ),
+        Panel(
+            "Duration by span, p95, with single requests",
+            "What the Collector measured of every span, whether its trace was kept or not. A point is one request: a "
+            "click leads to its trace. A stage that climbs alone is the one to look at.",
+            "s",
+            (
+                Query(
+                    quantile(0.95, foreign.SPAN_DURATION, "service_name", "span_name"),
+                    "{{service_name}}: {{span_name}}",
+                ),
+            ),
+            requires="collector",
+            exemplars=True,
+            width=12,
+        ),
+        Panel(
+            "Lost in the Collector",
+            "Spans that it refused (its memory is full; the sender tries again), could not send to Tempo, or had no "
+            "room for in its queue; and traces dropped before they were decided. Any for long: its log, and Tempo's.",
+            "cps",
+            (
+                Query(rate(foreign.COLLECTOR_REFUSED, "instance"), "{{instance}}: refused"),
+                Query(rate(foreign.COLLECTOR_NOT_SENT, "instance"), "{{instance}}: not sent"),
+                Query(rate(foreign.COLLECTOR_NOT_QUEUED, "instance"), "{{instance}}: queue full"),
+                Query(rate(foreign.COLLECTOR_UNDECIDED, "instance"), "{{instance}}: traces undecided"),
+            ),
+            requires="collector",
             width=12,
         ),
     ),

@@ -55,6 +55,8 @@ class Panel:
     worry_at: float | None = None
     """Where the line is drawn above which (or, for a share of what is well, below which) somebody should look."""
     states: tuple[State, ...] = ()
+    exemplars: bool = False
+    """Whether single requests are drawn as points, each of which leads to its trace."""
 
     def __post_init__(self) -> None:
         if not 0 < self.width <= _COLUMNS:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from zooserve_observability.rules import burning, chat, releases, requests, servers, zoo
+from zooserve_observability.rules import burning, chat, releases, requests, servers, telemetry, zoo
 from zooserve_observability.rules.rule import Alert, Recording
 
 __all__ = ["ALERTS", "GROUPS", "RECORDINGS", "Group"]
@@ -24,6 +24,7 @@ GROUPS = (
     Group("chat", chat.RECORDINGS, chat.ALERTS),
     Group("releases", releases.RECORDINGS, releases.ALERTS),
     Group("servers", servers.RECORDINGS, servers.ALERTS),
+    Group("telemetry", telemetry.RECORDINGS, telemetry.ALERTS),
 )
 RECORDINGS: tuple[Recording, ...] = tuple(recording for group in GROUPS for recording in group.recordings)
 ALERTS: tuple[Alert, ...] = tuple(alert for group in GROUPS for alert in group.alerts)

@@ -4,9 +4,9 @@ from zooserve_observability import foreign, vocabulary
 from zooserve_observability.rules.promql import TARGET, Value, among, selected, selector, series
 from zooserve_observability.rules.recording import filled, increase, rate
 from zooserve_observability.rules.rule import Alert, Condition, Recording
-from zooserve_observability.scraping import JOBS
+from zooserve_observability.scraping import JOBS, OBSERVERS
 
-__all__ = ["ALERTS", "RECORDINGS"]
+__all__ = ["ALERTS", "RECORDINGS", "answering"]
 
 _NODE = ("instance",)
 _restarts = increase("zooserve:server_restarts:increase30m", vocabulary.SERVER_RESTARTS, "30m", (*_NODE, "server"))
@@ -29,21 +29,30 @@ _gpu_memory = filled(
     ("requires", "gpu"),
 )
 
-_UP = Value(selector("up", (among("job", *JOBS, "qdrant", "vllm"),), TARGET), frozenset(TARGET))
-"""Prometheus' own: 1 where the last scrape succeeded. Of our jobs: others may be scraped beside them."""
+_SERVING = (*JOBS, "qdrant", "vllm")
+
+
+def up(*jobs: str) -> Value:
+    """Prometheus' own: 1 where the last scrape succeeded. Of our jobs: others may be scraped beside them."""
+    return Value(selector("up", (among("job", *jobs),), TARGET), frozenset(TARGET))
+
+
 # A part that service discovery finds no more has no `up`; that it had one lately is remembered.
-_answering = Recording(
-    "zooserve:job:up",
-    f"sum by (job) ({_UP.text})\nor\n0 * count by (job) (count_over_time({_UP.text}[6h]))",
-    ("job",),
-)
+def answering(record: str, *jobs: str, tags: tuple[tuple[str, str], ...] = ()) -> Recording:
+    """How many targets of each job answer; 0 for six hours after the last has gone."""
+    text = up(*jobs).text
+    expr = f"sum by (job) ({text})\nor\n0 * count by (job) (count_over_time({text}[6h]))"
+    return Recording(record, expr, ("job",), tags)
+
+
+_answering = answering("zooserve:job:up", *_SERVING)
 
 RECORDINGS = (_restarts, _reloads, _spans_dropped, _trace_log, _gpu_memory, _answering)
 
 ALERTS = (
     Alert(
         "ZooserveScrapeTargetDown",
-        (Condition(_UP, "<", 1),),
+        (Condition(up(*_SERVING, *OBSERVERS), "<", 1),),
         "5m",
         "ticket",
         "scrape",

@@ -17,18 +17,23 @@ from zlib import crc32
 import pytest
 
 from zooserve_observability.answered import Prometheus, Span, asked_by_dashboards, asked_by_rules, faults
+from zooserve_observability.rules.telemetry import RECORDINGS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
 ROOT = Path(__file__).parents[3]
 RECORDED = ROOT / "tests" / "observability" / "expositions"
-PAGES = {name: (RECORDED / f"{name}.txt").read_text() for name in ("tensorrt_llm", "vllm", "qdrant")}
+PAGES = {name: (RECORDED / f"{name}.txt").read_text() for name in ("tensorrt_llm", "vllm", "qdrant", "collector")}
 H200 = [file.read_text() for file in sorted((RECORDED / "h200").glob("*.txt"))]
 ASKED = [
     *asked_by_dashboards(ROOT / "observability" / "grafana" / "dashboards", window="15s"),
     *asked_by_rules(ROOT / "observability" / "prometheus" / "rules"),
 ]
-CONSTANT = {"max by (gpu_uuid) (nv_gpu_memory_total_bytes{})": "the memory that a GPU has"}
+_WATCHING = next(each for each in RECORDINGS if each.record == "zooserve:observer:up")
+CONSTANT = {
+    "max by (gpu_uuid) (nv_gpu_memory_total_bytes{})": "the memory that a GPU has",
+    **dict.fromkeys((_WATCHING.expr, _WATCHING.record), "a page that is recorded never goes"),
+}
 """Expressions that do not change by nature, and why."""
 REQUIRING = [replace(each, may_be_constant=each.expression in CONSTANT) for each in ASKED if each.requires]
 RULES = ROOT / "observability" / "prometheus" / "rules"

@@ -194,6 +194,15 @@ def drawn_panels() -> tuple[Drawn, ...]:
     return read(GRAFANA / "dashboards")
 
 
+def test_single_requests_are_asked_for_where_the_collector_has_them_and_lead_to_tempo() -> None:
+    asked = {panel["title"] for _, panel in DRAWN for target in panel["targets"] if target.get("exemplar")}
+    (measured,) = [panel for _, panel in DRAWN if panel["title"] in asked]
+    assert foreign.SPAN_DURATION.series in measured["targets"][0]["expr"]
+    assert all(target["exemplar"] and target["range"] for target in measured["targets"])  # an instant has no points
+    (source,) = [each for each in provisioned("datasources")["datasources"] if each["uid"] == "prometheus"]
+    assert [each["datasourceUid"] for each in source["jsonData"]["exemplarTraceIdDestinations"]] == [TEMPO]
+
+
 def test_every_metric_of_ours_is_on_some_dashboard() -> None:
     shown = {metric for _, panel in DRAWN for target in panel["targets"] for metric in metrics_in(target["expr"])}
     ours = {name for name, family in vars(vocabulary).items() if isinstance(family, vocabulary.Metric)}

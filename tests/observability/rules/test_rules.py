@@ -112,6 +112,10 @@ def test_only_what_not_every_platform_has_is_exempt_from_data(prometheus: Path) 
         "rule zooserve:gpu_memory:ratio": "gpu",
         "alert ZooserveGpuMemoryNearFull": "gpu",
         "alert ZooserveVllmKvNearFull": "vllm",
+        "rule zooserve:collector_lost:rate5m": "collector",
+        "rule zooserve:observer:up": "collector",
+        "alert ZooserveCollectorLosesSpans": "collector",
+        "alert ZooserveObserverGone": "collector",
     }
 
 
