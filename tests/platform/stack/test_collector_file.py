@@ -6,6 +6,7 @@ import pytest
 
 from zooserve_cli.stack.collector import KINDS, collector_findings, record
 from zooserve_ensembles.checking.findings import Severity
+from zooserve_observability.foreign import FOREIGN
 
 FILE = Path("observability/otel/collector.yaml")
 TEXT = (Path(__file__).parents[3] / FILE).read_text()
@@ -176,3 +177,13 @@ def test_what_is_no_configuration_is_told_and_raises_nothing(text: str) -> None:
 def test_the_record_is_of_the_tag_that_the_file_names() -> None:
     assert f"contrib {record()['release']}," in TEXT
     assert set(record()["components"]) == set(record()["others"]) == set(KINDS)
+
+
+def test_what_rules_and_dashboards_ask_of_the_collector_is_what_it_shows_as_it_is_set_here() -> None:
+    asked = {metric.series for metric in FOREIGN if metric.source == "collector"}
+    assert asked
+    assert asked <= set(record()["series"])
+    assert "without_type_suffix: false" in TEXT  # so that counters end in _total
+    (measured,) = [metric.series for metric in FOREIGN if metric.source == "spanmetrics"]
+    assert measured == f"{'traces.span.metrics'.replace('.', '_')}_duration_seconds"
+    assert "namespace: traces.span.metrics\n    histogram:\n      unit: s\n" in TEXT
