@@ -492,7 +492,10 @@ def test_engines_are_put_in_place_before_the_zoo_that_serves_them() -> None:
     assert services["zoo"]["depends_on"]["engines"]["condition"] == "service_completed_successfully"
     engines = services["engines"]
     assert engines["image"] == services["zoo"]["image"]
-    assert [*engines["entrypoint"], *engines["command"]][:4] == ["python3", "-m", "zooserve_ensembles.engines", "use"]
+    program, verb, *flags = [*engines["entrypoint"][1:], *engines["command"]][1:]
+    told = subprocess.run([sys.executable, "-m", program, verb, "--help"], capture_output=True, text=True, check=True)
+    assert flags
+    assert all(flag.partition("=")[0] in told.stdout for flag in flags)
     assert engines["healthcheck"]["disable"] is True
     (models,) = (mount for mount in engines["volumes"] if mount["target"] == "/models")
     assert not models.get("read_only")
