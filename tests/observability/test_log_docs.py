@@ -41,7 +41,7 @@ def test_the_page_names_every_field_in_its_order() -> None:
 
 def test_the_page_names_every_setting() -> None:
     own = {f"ZOOSERVE_ACCESS_LOG__{name.upper()}" for name in AccessLogSettings.model_fields if name != "stdout"}
-    assert set(table("Settings")) == {*own, "ZOOSERVE_KEY_SALT"}
+    assert set(table("Settings")) == {*own, "ZOOSERVE_KEY_SALT", "ZOOSERVE_KEY_SALT_FILE"}
 
 
 def test_the_line_on_the_page_is_one_of_ours() -> None:
