@@ -8,7 +8,7 @@ from pydantic_settings import SettingsError
 
 from zooserve.catalogue import CatalogueError
 from zooserve.errors import ZooserveError
-from zooserve_cli import ensembles, leaf, new
+from zooserve_cli import engine, ensembles, leaf, new
 from zooserve_cli.demo import demo
 from zooserve_cli.doctor import doctor
 from zooserve_cli.down import down
@@ -37,6 +37,7 @@ app = typer.Typer(
 )
 for command in (up, down, status, doctor, fetch, export, models, logs, trace, demo, reembed, route, triton, template):
     app.command()(command)
+app.add_typer(engine.app, name="engine")
 app.add_typer(ensembles.app, name="ensembles")
 app.add_typer(leaf.app, name="leaf")
 app.add_typer(new.app, name="new")
