@@ -43,14 +43,13 @@ def ensemble_config(pipeline: Pipeline) -> Commented:
 
 def member_config(member: Member) -> Commented:
     """The configuration of a generated model."""
-    kind = pb.ModelInstanceGroup.KIND_GPU if member.on_gpu else pb.ModelInstanceGroup.KIND_CPU
     config = pb.ModelConfig(
         name=member.name,
         backend=member.backend,
         max_batch_size=member.max_batch_size,
         input=[_input(tensor, member.ragged and -1 in tensor.dims) for tensor in member.inputs],
         output=[_output(tensor) for tensor in member.outputs],
-        instance_group=[pb.ModelInstanceGroup(kind=kind, count=1)],
+        instance_group=[_instances(member)],
         dynamic_batching=pb.ModelDynamicBatching(
             default_queue_policy=pb.ModelQueuePolicy(
                 timeout_action=pb.ModelQueuePolicy.REJECT,
@@ -61,11 +60,20 @@ def member_config(member: Member) -> Commented:
         ),
         model_warmup=[_warmup(warmup) for warmup in member.warmups],
     )
+    for accelerator in member.accelerators:
+        entry = config.optimization.execution_accelerators.gpu_execution_accelerator.add(name=accelerator.name)
+        entry.parameters.update(accelerator.parameters)
     if member.response_cache:
         config.response_cache.enable = True
     for name, value in _parameters(member).items():
         config.parameters[name].string_value = value
     return Commented(config, member.summary, member.reasons)
+
+
+def _instances(member: Member) -> Any:
+    kind = pb.ModelInstanceGroup.KIND_GPU if member.on_gpu else pb.ModelInstanceGroup.KIND_CPU
+    profiles = [str(profile) for profile in member.profiles]
+    return pb.ModelInstanceGroup(kind=kind, count=member.instances, gpus=member.gpus, profile=profiles)
 
 
 def _parameters(member: Member) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from itertools import cycle, islice
 from zooserve.catalogue import SloClass
 from zooserve_ensembles.pipeline import Dtype, Model, Tensor
 
-__all__ = ["NICENESS", "Member", "Warmup", "WarmupInput", "text_of", "zeros"]
+__all__ = ["NICENESS", "Accelerator", "Member", "Warmup", "WarmupInput", "text_of", "zeros"]
 
 NICENESS: Mapping[SloClass, int] = {"interactive": 0, "bulk": 10}
 """How far each class stands back for others at the cores."""
@@ -43,6 +43,14 @@ class Warmup:
         return f"{self.name}_{given.tensor.name}" if several else self.name
 
 
+@dataclass(frozen=True)
+class Accelerator:
+    """What runs a graph on a GPU in the place of plain CUDA, and its settings."""
+
+    name: str
+    parameters: Mapping[str, str]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Member(Model):
     """A model whose files are rendered. `backend` "python" with a `stage` runs `zooserve_ensembles.stages.<stage>`."""
@@ -55,6 +63,13 @@ class Member(Model):
     ragged: bool = False
     """Whether requests of unequal length may share a batch: for every input that varies."""
     on_gpu: bool = False
+    gpus: tuple[int, ...] = ()
+    """The cards, as the server's container numbers them; none named is all of them."""
+    instances: int = 1
+    """How many run at once, on each of its cards."""
+    profiles: tuple[int, ...] = ()
+    """The optimization profiles of a TensorRT engine that each instance opens."""
+    accelerators: tuple[Accelerator, ...] = ()
     threads: int | None = None
     """ONNX Runtime's threads within one operator; 0 is one for each core."""
     niceness: int = 0

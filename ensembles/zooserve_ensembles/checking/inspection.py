@@ -8,6 +8,7 @@ from zooserve_ensembles.checking import (
     batching,
     edges,
     graphs,
+    hardware,
     house,
     queues,
     reading,
@@ -24,7 +25,21 @@ from zooserve_ensembles.rendering import is_rendered
 
 __all__ = ["ALL_RULES", "check_repository"]
 
-_MODULES = (reading, tensors, edges, versions, batching, queues, serving, warmups, weights, graphs, vocabularies, house)
+_MODULES = (
+    reading,
+    tensors,
+    edges,
+    versions,
+    batching,
+    queues,
+    serving,
+    hardware,
+    warmups,
+    weights,
+    graphs,
+    vocabularies,
+    house,
+)
 
 ALL_RULES: tuple[Rule, ...] = tuple(rule for module in _MODULES for rule in module.RULES)
 """Every rule, grouped by what it is about."""
@@ -57,6 +72,7 @@ def _findings(repository: Repository) -> list[Finding]:
         *batching.batching_findings(repository),
         *queues.queue_findings(repository),
         *serving.serving_findings(repository),
+        *hardware.hardware_findings(repository),
         *warmups.warmup_findings(repository),
         *weights.weights_findings(repository),
         *graphs.graph_findings(repository),

@@ -1,7 +1,7 @@
 """Text to a sentence vector: `embed`, and `embed_bulk` with queues of its own."""
 
 from zooserve.catalogue import SloClass
-from zooserve_ensembles.families.transformer import TEXT, TOKENIZED, TOKENS, encoder, tokenizer
+from zooserve_ensembles.families.transformer import MINILM, TEXT, TOKENIZED, TOKENS, encoder, tokenizer
 from zooserve_ensembles.family import Family
 from zooserve_ensembles.member import Member
 from zooserve_ensembles.pipeline import Dtype, Pipeline, Step, Tensor, edges
@@ -45,6 +45,7 @@ ENCODER = encoder(
     "Second stage of embed, injection and rag_query: token ids to a unit vector (all-MiniLM-L6-v2, fp32).",
     outputs=VECTORS[:1],
     response_cache=True,
+    arena=MINILM,
 )
 
 FAMILY = Family(
@@ -60,6 +61,7 @@ FAMILY = Family(
                 "(all-MiniLM-L6-v2, fp32).",
                 outputs=VECTORS,
                 slo_class="bulk",
+                arena=MINILM,
             ),
             slo_class="bulk",
         ),

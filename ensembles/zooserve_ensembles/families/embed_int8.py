@@ -6,6 +6,7 @@ from zooserve_ensembles.families.embed import embedding
 from zooserve_ensembles.families.transformer import encoder, tokenizer
 from zooserve_ensembles.family import Family
 from zooserve_ensembles.pipeline import Dtype, Tensor
+from zooserve_ensembles.variants import cpu_variants
 
 __all__ = ["FAMILY"]
 
@@ -15,13 +16,7 @@ ENCODER = encoder(
     "scaled by itself).",
     outputs=(Tensor("sentence_embedding", Dtype.FP32, (384,)),),
 )
-ON_GPU = replace(
-    ENCODER.variants["gpu"],
-    on_gpu=False,
-    summary="embed_int8_encoder beside models on a GPU, for Triton's native ONNX Runtime backend "
-    "(--model-config-name=gpu). Its integer products exist for CPUs only. Nothing is ragged: that backend cannot take "
-    "requests of unequal shape in one batch.",
-)
+ENCODER = replace(ENCODER, variants=cpu_variants(ENCODER, "Its integer products exist for CPUs only."))
 
 FAMILY = Family(
     pipelines=(
@@ -30,7 +25,7 @@ FAMILY = Family(
             "Text to a unit vector of 384 numbers in 8-bit arithmetic, not comparable with those of embed, and the "
             "tokens that were read.",
             tokenizer("embed_int8_tokenizer", "embed_int8"),
-            replace(ENCODER, variants={"gpu": ON_GPU}),
+            ENCODER,
         ),
     )
 )

@@ -8,6 +8,7 @@ from zooserve_ensembles.families.embed import embedding
 from zooserve_ensembles.families.transformer import encoder, tokenizer
 from zooserve_ensembles.family import Family
 from zooserve_ensembles.pipeline import Dtype, Tensor
+from zooserve_ensembles.variants import Arena
 
 __all__ = ["BUCKETS", "FAMILY"]
 
@@ -28,6 +29,8 @@ FAMILY = Family(
                 "computed in fp32).",
                 outputs=(Tensor("sentence_embedding", Dtype.FP32, (384,)),),
                 buckets=BUCKETS,
+                arena=Arena(measured_mib=2240, limit_mib=3072),
+                engine=False,  # TensorRT knows none of its 4-bit products; CUDA does
             ),
         ),
     )

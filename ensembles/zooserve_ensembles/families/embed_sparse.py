@@ -3,6 +3,7 @@
 from zooserve_ensembles.families.transformer import TEXT, TOKENIZED, TOKENS, encoder, tokenizer
 from zooserve_ensembles.family import Family
 from zooserve_ensembles.pipeline import Dtype, Pipeline, Step, Tensor, edges
+from zooserve_ensembles.variants import Arena
 
 __all__ = ["FAMILY"]
 
@@ -22,6 +23,9 @@ ENCODER = encoder(
         "run_elements": "2 x 256 tokens a run, and a run for each core: every token has 30,522 logits for a moment, "
         "62 MB a run."
     },
+    # Triton's own backend runs a batch whole, and every token has its 30,522 logits at once.
+    arena=Arena(measured_mib=7610, limit_mib=8192),
+    too_large="On the CPU: a full batch of its logits took 7,610 MiB of a card.",
 )
 
 FAMILY = Family(

@@ -1,8 +1,12 @@
-"""Text to its language: `language`, whose members are written by hand; `rag_query` shares the second."""
+"""Text to its language: `language`, whose first member is written by hand; `rag_query` shares the second."""
+
+from dataclasses import replace
 
 from zooserve_ensembles.families.transformer import MAX_WAITING, TEXT, TOKENS
 from zooserve_ensembles.family import Family
+from zooserve_ensembles.member import Member, Warmup, zeros
 from zooserve_ensembles.pipeline import Dtype, Model, Pipeline, Step, Tensor, edges
+from zooserve_ensembles.variants import cpu_variants
 
 __all__ = ["ENCODER", "FAMILY", "FEATURES", "LANGUAGE", "READ"]
 
@@ -25,7 +29,30 @@ TOKENIZER = Model(
     max_queue_size=MAX_WAITING,
 )
 # Its lengths are of features, not of tokens: rag_query's buckets are none of its own.
-ENCODER = Model("language_encoder", inputs=FEATURES, outputs=(PROBABILITIES, *LANGUAGE))
+ENCODER = Member(
+    name="language_encoder",
+    summary="Second stage of language and of rag_query: features of a text to the probability of each of 140 languages "
+    "(naive Bayes), and the likeliest by its code.",
+    backend="onnxruntime",
+    inputs=FEATURES,
+    outputs=(PROBABILITIES, *LANGUAGE),
+    ragged=True,
+    threads=1,
+    run_elements=16_384,
+    parameters={"mask_input": "counts"},
+    warmups=tuple(
+        Warmup(f"length_{length}", tuple(zeros(tensor, length) for tensor in FEATURES)) for length in (64, 256, 1024)
+    ),
+    reasons={
+        "input": "Ragged: the backend groups rows by length, so that short queries need not wait for a neighbour of "
+        "their own length.",
+        "intra_op_thread_count": "A row takes microseconds: a second thread would cost more than it gives.",
+        "run_elements": "16 x 1024 features a run: each is a row of 140 floats while it is summed.",
+        "mask_input": "A count of 0 is padding: columns of nothing else are left out.",
+    },
+)
+# Here for its variants, of which every encoder has all; it is alone in its shape.
+ENCODER = replace(ENCODER, variants=cpu_variants(ENCODER, "A row takes microseconds there.", threads=1))
 
 FAMILY = Family(
     pipelines=(

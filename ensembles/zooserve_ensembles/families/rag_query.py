@@ -7,6 +7,7 @@ from zooserve_ensembles.families.embed import ENCODER
 from zooserve_ensembles.families.transformer import TEXT, TOKENIZED, TOKENS, tokenizer
 from zooserve_ensembles.family import Family
 from zooserve_ensembles.pipeline import Dtype, Model, Pipeline, Step, Tensor, edges
+from zooserve_ensembles.variants import tokenizer_variants
 
 __all__ = ["FAMILY", "HEAD"]
 
@@ -24,6 +25,7 @@ TOKENIZER = replace(
     stage_summary="A query to token ids and to the features of its language: tokenizer.json and automaton.npz beside.",
     outputs=(*TOKENIZER.outputs, *language.FEATURES),
 )
+TOKENIZER = replace(TOKENIZER, variants=tokenizer_variants(TOKENIZER, "interactive"))
 HEAD = Model("injection_head", inputs=(VECTOR,), outputs=(PROBABILITY, EMBEDDING))
 
 FAMILY = Family(

@@ -2,7 +2,15 @@
 
 from zooserve.catalogue import SloClass
 from zooserve_ensembles.families.embed import VECTORS
-from zooserve_ensembles.families.transformer import TEXT, TOKENIZED, TOKENS, encoder, late_interaction, tokenizer
+from zooserve_ensembles.families.transformer import (
+    MINILM,
+    TEXT,
+    TOKENIZED,
+    TOKENS,
+    encoder,
+    late_interaction,
+    tokenizer,
+)
 from zooserve_ensembles.family import Family
 from zooserve_ensembles.member import Member
 from zooserve_ensembles.pipeline import Dtype, Pipeline, Step, Tensor, edges
@@ -19,6 +27,7 @@ def _encoder(name: str, of: str, slo_class: SloClass) -> Member:
         f"Second stage of {of}: token ids to a unit vector and to raw token vectors (all-MiniLM-L6-v2, fp32).",
         outputs=VECTORS,
         slo_class=slo_class,
+        arena=MINILM,
     )
 
 

@@ -3,12 +3,15 @@
 `cross_encoder` makes the pipeline of any of them; `rerank_cross` is the small one that our script trains.
 """
 
+from dataclasses import replace
+
 from zooserve_ensembles.buckets import BUCKETS
 from zooserve_ensembles.families.rerank import SCORE, SUMMARY
 from zooserve_ensembles.families.transformer import IDS, MASK, TEXT, TOKENIZED, TOKENS, encoder, tokenizer
 from zooserve_ensembles.family import Family
 from zooserve_ensembles.member import Member, Warmup, text_of
 from zooserve_ensembles.pipeline import Dtype, Pipeline, Step, Tensor, edges
+from zooserve_ensembles.variants import Arena, tokenizer_variants
 
 __all__ = ["FAMILY", "cross_encoder", "pair_tokenizer"]
 
@@ -22,6 +25,7 @@ def cross_encoder(
     buckets: tuple[int, ...] = BUCKETS,
     pad_id: int = 0,
     token_types: bool = True,
+    arena: Arena | None = None,
 ) -> Pipeline:
     """The pipeline of a model that `zooserve export` made: `token_types` where export.json lists that input.
 
@@ -35,6 +39,7 @@ def cross_encoder(
         inputs=inputs,
         outputs=(SCORE,),
         buckets=buckets,
+        arena=arena,
     )
     return Pipeline(
         name=name,
@@ -54,7 +59,7 @@ def pair_tokenizer(
 ) -> Member:
     """The first stage of cross-encoders: a query and documents to pairs; tokenizer.json lies in its version folder."""
     plain = tokenizer(name, of, buckets=buckets, pad_id=pad_id)
-    return Member(
+    member = Member(
         name=name,
         summary=f"First stage of {of}: row 0, the query, joined with each document in the rows after it; the longest "
         "pair's bucket is the length of all.",
@@ -69,6 +74,15 @@ def pair_tokenizer(
         warmups=(Warmup("pair", (text_of(buckets[0] // 2),), batch_size=2),),
         reasons=plain.reasons,
     )
+    return replace(member, variants=tokenizer_variants(member, "interactive"))
 
 
-FAMILY = Family(pipelines=(cross_encoder("rerank_cross", "BERT of two layers, trained by ensembles/training"),))
+FAMILY = Family(
+    pipelines=(
+        cross_encoder(
+            "rerank_cross",
+            "BERT of two layers, trained by ensembles/training",
+            arena=Arena(measured_mib=326, limit_mib=384),
+        ),
+    )
+)

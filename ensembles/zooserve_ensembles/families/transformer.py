@@ -7,8 +7,20 @@ from zooserve.catalogue import SloClass
 from zooserve_ensembles.buckets import BUCKETS
 from zooserve_ensembles.member import NICENESS, Member, Warmup, text_of, zeros
 from zooserve_ensembles.pipeline import Dtype, Tensor, edges
+from zooserve_ensembles.variants import Arena, encoder_variants, tokenizer_variants
 
-__all__ = ["IDS", "MASK", "MAX_WAITING", "TEXT", "TOKENIZED", "TOKENS", "encoder", "late_interaction", "tokenizer"]
+__all__ = [
+    "IDS",
+    "MASK",
+    "MAX_WAITING",
+    "MINILM",
+    "TEXT",
+    "TOKENIZED",
+    "TOKENS",
+    "encoder",
+    "late_interaction",
+    "tokenizer",
+]
 
 TEXT = Tensor("text", Dtype.STRING, (1,))
 IDS = Tensor("input_ids", Dtype.INT64, (-1,))
@@ -18,6 +30,8 @@ TOKENIZED = edges("input_ids", "attention_mask", "tokens")
 """All that a tokenizer gives, under its own names."""
 
 SPECIAL_TOKENS = 2
+MINILM = Arena(measured_mib=852, limit_mib=1024)
+"""all-MiniLM-L6-v2 in fp32, 64 x 256 tokens, whichever of its outputs are asked for."""
 RUN_ELEMENTS: Mapping[SloClass, tuple[int, str]] = {
     "interactive": (
         2048,
@@ -50,7 +64,7 @@ def tokenizer(
     lengths = ",".join(map(str, buckets))
     own = {} if buckets == BUCKETS else {"buckets": lengths}
     padding = {"pad_id": str(pad_id)} if pad_id else {}
-    return Member(
+    member = Member(
         name=name,
         summary=f"First stage of {of}: text to token ids, padded to {_either(buckets)} by the request's longest text.",
         backend="python",
@@ -70,6 +84,7 @@ def tokenizer(
             "for good."
         },
     )
+    return replace(member, variants=tokenizer_variants(member, slo_class))
 
 
 def encoder(
@@ -84,8 +99,11 @@ def encoder(
     response_cache: bool = False,
     parameters: Mapping[str, str] | None = None,
     reasons: Mapping[str, str] | None = None,
+    arena: Arena | None = None,
+    too_large: str = "",
+    engine: bool = True,
 ) -> Member:
-    """A later stage: token ids through an ONNX graph, on a GPU by the variant `gpu`."""
+    """A later stage: token ids through an ONNX graph, on a GPU by its variants (`variants.encoder_variants`)."""
     budget, reason = RUN_ELEMENTS[slo_class]
     side_by_side = {"side_by_side": "0"}
     mask = {"mask_input": MASK.name} if MASK in inputs else {}
@@ -114,7 +132,8 @@ def encoder(
             **(reasons or {}),
         },
     )
-    return replace(member, variants={"gpu": _on_gpu(member)})
+    variants = encoder_variants(member, slo_class, arena, too_large=too_large, engine=engine)
+    return replace(member, variants=variants)
 
 
 def late_interaction(
@@ -147,23 +166,6 @@ def late_interaction(
             Warmup(f"bucket_{bucket}", tuple(zeros(tensor, bucket) for tensor in inputs), batch_size=2)
             for bucket in buckets
         ),
-    )
-
-
-def _on_gpu(member: Member) -> Member:
-    """The same for Triton's native backend, which knows none of the parameters."""
-    return replace(
-        member,
-        summary=f"{member.name} on a GPU, for Triton's native ONNX Runtime backend (--model-config-name=gpu). That "
-        "backend cannot take requests of unequal shape in one batch, so nothing is ragged here: only equal buckets "
-        "share a run.",
-        on_gpu=True,
-        ragged=False,
-        threads=None,
-        niceness=0,
-        run_elements=None,
-        parameters={},
-        reasons={},
     )
 
 
