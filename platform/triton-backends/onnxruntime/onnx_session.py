@@ -27,8 +27,9 @@ __all__ = [
 
 Provider = tuple[str, dict[str, str]]
 
+CUDA = "CUDAExecutionProvider"
 ACCELERATORS = {
-    "cuda": "CUDAExecutionProvider",
+    "cuda": CUDA,
     "tensorrt": "TensorrtExecutionProvider",
     "openvino": "OpenVINOExecutionProvider",
 }
@@ -37,6 +38,14 @@ TENSORRT_OPTIONS = {
     "max_workspace_size_bytes": "trt_max_workspace_size",
     "int8_calibration_table_name": "trt_int8_calibration_table_name",
     "int8_use_native_calibration_table": "trt_int8_use_native_calibration_table",
+}
+# Settings of CUDA that the native backend reads among a model's parameters, and its numbers for their values. There
+# they replace what an accelerator "cuda" says, by its defaults too; here only what is said counts.
+CUDA_PARAMETERS: Mapping[str, Mapping[str, str]] = {
+    "gpu_mem_limit": {},
+    "arena_extend_strategy": {"0": "kNextPowerOfTwo", "1": "kSameAsRequested"},
+    "cudnn_conv_algo_search": {"0": "EXHAUSTIVE", "1": "HEURISTIC", "2": "DEFAULT"},
+    "do_copy_in_default_stream": {},
 }
 OPTIMISATION = {
     -1: ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
@@ -103,7 +112,7 @@ def read_settings(config: Mapping[str, Any], device_id: int | None) -> SessionSe
             "session.intra_op.allow_spinning": "0" if device_id is None else "1",
             **{key: value for key, value in given.items() if key.startswith("session.")},
         },
-        providers=_providers(optimization.get("execution_accelerators", {}), device_id),
+        providers=_providers(optimization.get("execution_accelerators", {}), _cuda_options(given), device_id),
     )
 
 
@@ -165,15 +174,27 @@ def _options(settings: SessionSettings) -> ort.SessionOptions:
     return options
 
 
-def _providers(accelerators: Mapping[str, Any], device_id: int | None) -> tuple[Provider, ...]:
+def _providers(accelerators: Mapping[str, Any], cuda: Mapping[str, str], device_id: int | None) -> tuple[Provider, ...]:
     if device_id is None:
         chosen = accelerators.get("cpu_execution_accelerator", [])
         return (*(_accelerator(entry, None) for entry in chosen), ("CPUExecutionProvider", {}))
     chosen = [_accelerator(entry, device_id) for entry in accelerators.get("gpu_execution_accelerator", [])]
-    if "CUDAExecutionProvider" not in [name for name, _ in chosen]:
+    if CUDA not in [name for name, _ in chosen]:
         # What TensorRT cannot take falls to CUDA, as in the native backend.
-        chosen.append(("CUDAExecutionProvider", {"device_id": str(device_id)}))
+        chosen.append((CUDA, {"device_id": str(device_id)}))
+    chosen = [(name, options | cuda if name == CUDA else options) for name, options in chosen]
     return (*chosen, ("CPUExecutionProvider", {}))
+
+
+def _cuda_options(given: Mapping[str, str]) -> dict[str, str]:
+    options = {}
+    for key, words in CUDA_PARAMETERS.items():
+        if key not in given:
+            continue
+        if words and given[key] not in words:
+            raise ModelUnusable(f'parameter {key} is "{given[key]}", and must be one of {", ".join(words)}')
+        options[key] = words.get(given[key], given[key])
+    return options
 
 
 def _accelerator(entry: Mapping[str, Any], device_id: int | None) -> Provider:
@@ -191,8 +212,8 @@ def _accelerator(entry: Mapping[str, Any], device_id: int | None) -> Provider:
 def _tensorrt_options(parameters: Mapping[str, str]) -> dict[str, str]:
     options = {TENSORRT_OPTIONS.get(key, key): value for key, value in parameters.items() if key != "precision_mode"}
     precision = parameters.get("precision_mode", "FP32")
-    if precision not in ("FP32", "FP16", "INT8"):
-        raise ModelUnusable(f'tensorrt: precision_mode "{precision}" is none of FP32, FP16, INT8')
+    if precision not in ("FP32", "FP16", "BF16", "INT8"):
+        raise ModelUnusable(f'tensorrt: precision_mode "{precision}" is none of FP32, FP16, BF16, INT8')
     if precision != "FP32":
         options[f"trt_{precision.lower()}_enable"] = "1"
     return options

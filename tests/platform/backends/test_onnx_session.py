@@ -97,6 +97,29 @@ def test_cuda_s_own_options_are_kept() -> None:
     )
 
 
+def test_cuda_s_parameters_of_the_native_backend_mean_the_same_here() -> None:
+    limited = parameters(gpu_mem_limit="1073741824", arena_extend_strategy="1", cudnn_conv_algo_search="2")
+    options = {
+        "device_id": "0",
+        "gpu_mem_limit": "1073741824",
+        "arena_extend_strategy": "kSameAsRequested",
+        "cudnn_conv_algo_search": "DEFAULT",
+    }
+    assert read_settings(limited, 0).providers == (("CUDAExecutionProvider", options), CPU)
+    assert read_settings(limited, None).providers == (CPU,)
+
+
+def test_a_model_s_parameters_win_over_the_accelerator_cuda_as_in_the_native_backend() -> None:
+    entry = {"name": "cuda", "parameters": {"gpu_mem_limit": "1", "use_tf32": "0"}}
+    found = read_settings(accelerated("gpu", entry) | parameters(gpu_mem_limit="2"), 0).providers[0]
+    assert found == ("CUDAExecutionProvider", {"gpu_mem_limit": "2", "use_tf32": "0", "device_id": "0"})
+
+
+def test_cuda_takes_its_limit_also_behind_tensorrt() -> None:
+    config = accelerated("gpu", {"name": "tensorrt"}) | parameters(gpu_mem_limit="2")
+    assert read_settings(config, 0).providers[1] == ("CUDAExecutionProvider", {"device_id": "0", "gpu_mem_limit": "2"})
+
+
 def test_gpu_accelerators_do_not_touch_a_cpu_instance() -> None:
     assert read_settings(accelerated("gpu", {"name": "tensorrt"}), None).providers == (CPU,)
 
@@ -112,6 +135,7 @@ def test_openvino_comes_before_the_plain_cpu() -> None:
     ("config", "says"),
     [
         (parameters(intra_op_thread_count="two"), 'intra_op_thread_count is "two", not a whole number'),
+        (parameters(arena_extend_strategy="kSameAsRequested"), "must be one of 0, 1"),
         (accelerated("gpu", {"name": "magic"}), 'no execution accelerator is called "magic"'),
         (accelerated("gpu", {"name": "tensorrt", "parameters": {"precision_mode": "INT4"}}), '"INT4" is none of'),
     ],
