@@ -205,6 +205,14 @@ def test_qdrant_stands_beside_the_platform_and_shares_no_network_with_it() -> No
 
 
 @pytest.mark.parametrize("profile", SERVERS)
+def test_grafana_reaches_no_server_and_who_takes_spans_and_metrics_both_sides(profile: str) -> None:
+    services = rendered(profile)["services"]
+    within = {network: {name for name, each in services.items() if network in each["networks"]} for network in INTERNAL}
+    assert within["inside"] == SERVERS[profile] | {"collector", "prometheus"}
+    assert within["telemetry"] == {"collector", "tempo", "prometheus", "grafana"}
+
+
+@pytest.mark.parametrize("profile", SERVERS)
 def test_variants_are_called_alike_so_that_one_configuration_finds_them(profile: str) -> None:
     called = {alias for each in rendered(profile)["services"].values() for alias in aliases(each)}
     assert called == ({"zoo", "router"} if profile == "vllm" else {"zoo", "leaf", "router"})
