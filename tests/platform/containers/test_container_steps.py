@@ -191,7 +191,8 @@ def test_the_zoos_image_has_what_every_stage_imports_and_finds_it_without_python
     assert {"PIL", "numpy", "zooserve_ensembles"} <= set(loaded)
     found = builder.run("python3 -c 'import zooserve_ensembles as found; print(found.__file__)'").strip()
     assert found.startswith(f"{tmp_path}/opt/zooserve/lib/")
-    assert "usage" in builder.run("python3 -m zooserve.health --help")
+    for module in ("zooserve.health", "zooserve_ensembles.engines"):
+        assert "usage" in builder.run(f"python3 -m {module} --help")
 
 
 def test_the_leafs_image_has_our_wheel_alone(builder: Builder, read_container_file, tmp_path: Path) -> None:
