@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from zooserve.catalogue import SloClass
 from zooserve_ensembles.member import Accelerator, Member, Warmup, zeros
+from zooserve_ensembles.pipeline import Dtype
 
 __all__ = ["ENGINE_CACHE", "VARIANTS", "Arena", "cpu_variants", "encoder_variants", "tokenizer_variants"]
 
@@ -95,7 +96,7 @@ def encoder_variants(
         "h200": bulk_twice if slo_class == "bulk" else cuda,
         "shared": shared,
         "tensorrt": _with_tensorrt(cuda) if engine else cuda,
-        "plan": _as_plan(member) if engine else cuda,
+        "plan": _as_plan(member) if engine and _gives_a_vector(member) else cuda,
     }
     return {name: _told(variant, name) for name, variant in made.items()}
 
@@ -188,6 +189,13 @@ def _with_tensorrt(cuda: Member) -> Member:
         },
     )
     return replace(cuda, accelerators=(accelerator,), reasons={**cuda.reasons, "optimization": ENGINE_REASON})
+
+
+def _gives_a_vector(member: Member) -> bool:
+    """Whether `zooserve engine build` takes it: its golden gate compares vectors, no scores and no word weights."""
+    ids = {tensor.name for tensor in member.inputs} == {"input_ids", "attention_mask"}
+    floats = all(tensor.dtype is Dtype.FP32 for tensor in member.outputs)
+    return ids and floats and sum(len(tensor.dims) == 1 and tensor.dims[0] > 1 for tensor in member.outputs) == 1
 
 
 def _as_plan(member: Member) -> Member:

@@ -188,7 +188,7 @@ def test_tensorrt_s_profiles_hold_every_bucket_and_its_engines_lie_where_compose
 def test_a_plan_opens_a_profile_for_each_bucket_and_names_no_file() -> None:
     made = {member.name: member for member in generated_members(FAMILIES)}
     plans = list(variants("tensorrt"))
-    assert len(plans) == 6
+    assert len(plans) == 4  # the encoders that give a vector: what the golden gate of a plan compares
     for name, config in plans:
         (group,) = config.instance_group
         assert list(group.profile) == [str(place) for place in range(len(made[config.name].buckets))], name

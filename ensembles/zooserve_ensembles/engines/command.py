@@ -7,7 +7,7 @@ from pathlib import Path
 from zooserve.errors import EngineRefused
 from zooserve_ensembles.buckets import BUCKETS
 from zooserve_ensembles.engines.building import Options, built
-from zooserve_ensembles.engines.encoder import VARIANT, Encoder, read_encoder, versions_of
+from zooserve_ensembles.engines.encoder import VARIANT, Encoder, config_of, read_encoder, versions_of
 from zooserve_ensembles.engines.gate import GoldenText
 from zooserve_ensembles.engines.golden_texts import read_golden_texts
 from zooserve_ensembles.engines.here import this_machine
@@ -79,8 +79,9 @@ def machine_of(environ: Mapping[str, str], module: str | None) -> Machine:
 
 
 def models_with_plans(repository: Path) -> list[str]:
-    """The models that have a configuration for plans."""
-    return sorted(file.parents[1].name for file in repository.glob(f"*/configs/{VARIANT}.pbtxt"))
+    """The models that are served from a plan: those whose configuration for plans names TensorRT's backend."""
+    folders = sorted(file.parents[1] for file in repository.glob(f"*/configs/{VARIANT}.pbtxt"))
+    return [folder.name for folder in folders if config_of(folder).text("backend") == "tensorrt"]
 
 
 def checked(repository: Path, models: Sequence[str], machine: Machine) -> Iterator[Checked]:

@@ -110,10 +110,9 @@ def _declared(message: Message) -> GraphTensor:
 def _vector(model: str, inputs: Sequence[GraphTensor], outputs: Sequence[GraphTensor]) -> str:
     """The one output that is a vector a text. Raises EngineRefused where the model is no encoder of texts."""
     ids = all(tensor.dtype == "INT64" and tensor.dims == (-1,) for tensor in inputs)
-    vectors = [
-        tensor.name for tensor in outputs if tensor.dtype == "FP32" and len(tensor.dims) == 1 and tensor.dims[0] > 1
-    ]
-    if {tensor.name for tensor in inputs} == set(_IDS) and ids and len(vectors) == 1:
+    floats = all(tensor.dtype == "FP32" for tensor in outputs)
+    vectors = [tensor.name for tensor in outputs if len(tensor.dims) == 1 and tensor.dims[0] > 1]
+    if {tensor.name for tensor in inputs} == set(_IDS) and ids and floats and len(vectors) == 1:
         return vectors[0]
     raise EngineRefused(
         f"{model} is no encoder of texts: a plan is built of a model that takes {' and '.join(_IDS)} (INT64 [-1]) and "
@@ -138,10 +137,9 @@ def _buckets(model: str, config: Message) -> tuple[int, ...]:
         lengths.append(int(next(iter(dims))[0]))
     if not lengths:
         raise EngineRefused(f"{model} warms no bucket, so nothing says which lengths to build for: add model_warmup.")
-    if lengths != sorted(set(lengths)):
-        raise EngineRefused(f"{model} warms the lengths {_numbers(lengths)}: name each once, ascending.")
-    _same_profiles(model, config, lengths)
-    return tuple(lengths)
+    buckets = tuple(sorted(set(lengths)))
+    _same_profiles(model, config, buckets)
+    return buckets
 
 
 def _same_profiles(model: str, config: Message, lengths: Sequence[int]) -> None:
