@@ -55,6 +55,7 @@ generated: $(VENV)/.dev
 	@$(BIN)/zooserve ensembles render --check
 	@$(BIN)/zooserve ensembles check
 	@$(BIN)/zooserve leaf check model_repository
+	@$(BIN)/zooserve stack check --env-file .env.example
 
 sdk: $(VENV)/.dev ## write the SDK's blocking half from its asynchronous one, and the reference from its docstrings
 	@$(BIN)/python platform/generation/blocking_sdk.py

@@ -27,7 +27,7 @@ from typing import Any
 
 from zooserve.triton.samples import SAMPLES
 
-__all__ = ["Failures", "Sick", "ask_leaf", "ask_router", "ask_zoo", "end_server", "main", "within"]
+__all__ = ["Failures", "Sick", "ask_leaf", "ask_router", "ask_zoo", "end_server", "main", "parser", "within"]
 
 _BUSY = 429
 _INITS = frozenset({"docker-init", "tini"})
@@ -222,15 +222,20 @@ def _ask(kind: str, url: str, models: Sequence[str]) -> None:
         ask_router(url, models)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Ask once: exit code 0 if it works, else 1 and a line that says what is wrong."""
+def parser() -> argparse.ArgumentParser:
+    """What the command takes; `zooserve stack check` holds compose files to it."""
     parser = argparse.ArgumentParser(prog="python3 -m zooserve.health", description="Ask a server for an inference.")
     parser.add_argument("kind", choices=("zoo", "leaf", "router"))
     parser.add_argument("models", nargs="?", default="", help="names with commas: embed, tensorrt_llm")
     parser.add_argument("--url", default="http://127.0.0.1:8000")
     parser.add_argument("--timeout", type=float, default=15.0, help="seconds for all of it")
     parser.add_argument("--end-after", type=int, default=0, help="failures in a row that end the server; 0: none")
-    chosen = parser.parse_args(arguments)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Ask once: exit code 0 if it works, else 1 and a line that says what is wrong."""
+    chosen = parser().parse_args(arguments)
     failures = Failures(Path(tempfile.gettempdir()) / "zooserve-health", _life())
     models = [name.strip() for name in chosen.models.split(",") if name.strip()]
     try:

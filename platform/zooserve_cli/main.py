@@ -18,6 +18,7 @@ from zooserve_cli.logs import logs
 from zooserve_cli.models import models
 from zooserve_cli.reembed import reembed
 from zooserve_cli.route import route
+from zooserve_cli.stack import command as stack
 from zooserve_cli.status import status
 from zooserve_cli.template import template
 from zooserve_cli.trace import trace
@@ -41,6 +42,7 @@ app.add_typer(engine.app, name="engine")
 app.add_typer(ensembles.app, name="ensembles")
 app.add_typer(leaf.app, name="leaf")
 app.add_typer(new.app, name="new")
+app.add_typer(stack.app, name="stack")
 
 
 def run() -> None:

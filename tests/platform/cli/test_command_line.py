@@ -47,6 +47,7 @@ def test_help_names_every_command(zooserve: Zooserve) -> None:
         "trace",
         "demo",
         "route",
+        "stack",
         "triton",
         "template",
     ):

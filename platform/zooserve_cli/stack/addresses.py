@@ -1,0 +1,173 @@
+"""Rules of addresses: who is named in an URL, a setting or a scrape target is there, in reach, and listens there."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zooserve_cli.stack.configurations import configurations
+from zooserve_cli.stack.environment import told, told_nodes
+from zooserve_cli.stack.house import given_settings
+from zooserve_cli.stack.invocation import HEALTH, OURS, invocations, started
+from zooserve_cli.stack.listening import listeners
+from zooserve_cli.stack.service import Service
+from zooserve_cli.stack.stack import Stack
+from zooserve_cli.stack.tree import Node
+from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
+from zooserve_ensembles.checking.reading import did_you_mean
+
+__all__ = ["RULES", "address_findings"]
+
+UNKNOWN = Rule("unknown-service", Severity.ERROR, "An address, setting or scrape target names no service and no alias")
+NETWORK = Rule(
+    "network-not-shared", Severity.ERROR, "An address names a service that shares no network with the one that asks"
+)
+STOPPED = Rule("service-not-started", Severity.ERROR, "An address names a service that the profile does not start")
+PORT = Rule("unheard-port", Severity.ERROR, "An address names a port that its service does not listen on")
+LOCAL = Rule("local-only", Severity.ERROR, "An address names a port that its service opens to itself only")
+
+RULES = (UNKNOWN, NETWORK, STOPPED, PORT, LOCAL)
+
+_URL = re.compile(
+    r"(?P<scheme>[a-z][a-z0-9+]*)://(?:[^@/\s]*@)?(?P<host>[A-Za-z0-9_.\-]+|\[[0-9a-fA-F:]+\])(?::(?P<port>\d{1,5}))?"
+)
+_BARE = re.compile(r"(?P<host>[a-zA-Z][a-zA-Z0-9_\-]*):(?P<port>\d{2,5})")
+_DEVICE = re.compile(r"/dev/tcp/(?P<host>[\w.\-]+)/(?P<port>\d{1,5})")
+_SELF = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_OPTIONAL = frozenset({"dns_sd_configs"})
+"""Where Prometheus takes a name that leads nowhere as no target."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """A host and a port that somebody is told."""
+
+    place: Place
+    host: str
+    port: int | None
+    is_optional: bool = False
+    """Whether nobody minds that the host is not started."""
+    port_place: Place | None = None
+    """Where the port is told, if not with the host."""
+
+
+def address_findings(stack: Stack) -> Iterator[Finding]:
+    """Every address that a service of the profile is told."""
+    for service in stack.services.values():
+        for address in _addresses(stack, service):
+            yield from _judged(stack, service, address)
+
+
+def _judged(stack: Stack, service: Service, address: Address) -> Iterator[Finding]:
+    host = address.host
+    if host in _SELF:
+        yield from _heard(stack, service, address)
+        return
+    if host not in stack.all_names and "." in host:  # the world outside
+        return
+    reached = [other for other, _ in stack.reached(service, host)]
+    for other in reached:
+        yield from _heard(stack, other, address)
+    if reached:
+        return
+    known = stack.named(host)
+    if not known:
+        near = did_you_mean(host, sorted(stack.all_names))
+        yield UNKNOWN.at(
+            address.place, f"{service.name} is told of {host}, and no service has this name. {near}".strip()
+        )
+    elif any(stack.is_active(one) for one in known):
+        networks = ", ".join(sorted({name for one in known for name in one.names}))
+        yield NETWORK.at(address.place, f"{service.name} cannot reach {host}, which is in: {networks}. Let it join one")
+    elif not address.is_optional:
+        yield STOPPED.at(address.place, f"{service.name} is told of {host}, which is started by: {_profiles(known)}")
+
+
+def _profiles(services: list[Service]) -> str:
+    return ", ".join(sorted({profile for one in services for profile in one.profiles}))
+
+
+def _heard(stack: Stack, service: Service, address: Address) -> Iterator[Finding]:
+    heard = listeners(stack, service)
+    if heard is None or address.port is None:
+        return
+    ports = {one.port: one.is_local for one in heard}
+    place = address.port_place or address.place
+    if address.port not in ports:
+        known = ", ".join(str(port) for port in sorted(ports))
+        yield PORT.at(place, f"{service.name} does not listen on {address.port}, but on {known}")
+    elif ports[address.port] and address.host not in _SELF:
+        yield LOCAL.at(place, f"{service.name} opens {address.port} to itself only: let it listen on 0.0.0.0")
+
+
+def _addresses(stack: Stack, service: Service) -> Iterator[Address]:
+    environment = told_nodes(stack, service)
+    for node in environment.values():
+        yield from _in_text(node.text, node, whole=True)
+    for word in (*service.entrypoint, *service.command, *service.health_test):
+        yield from _in_text(word.text, Node(word.text, word.place, word.place, word.is_block), whole=True)
+    yield from _health(stack, service)
+    yield from _settings(stack, service, environment)
+    for tree in configurations(stack, service):
+        yield from _in_tree(tree)
+
+
+def _health(stack: Stack, service: Service) -> Iterator[Address]:
+    """Where our own health check asks, if it is not told."""
+    test = service.health_test
+    for call in started(test[1:], stack, service) if test else ():
+        if call.program == HEALTH and call.flag("--url") is None:
+            yield Address(call.place, "127.0.0.1", 8000)
+
+
+def _in_text(text: str, node: Node, *, whole: bool, is_optional: bool = False) -> Iterator[Address]:
+    for found in _URL.finditer(text):
+        scheme, port = found["scheme"], found["port"]
+        if scheme in ("http", "https", "grpc", "tcp"):
+            number = int(port) if port else _DEFAULT_PORTS.get(scheme)
+            yield Address(node.line_of(found.start()), found["host"], number, is_optional)
+    for found in _DEVICE.finditer(text):
+        yield Address(node.line_of(found.start()), found["host"], int(found["port"]), is_optional)
+    after = text.rpartition("=")[2]
+    if whole and (bare := _BARE.fullmatch(after)):
+        yield Address(node.place, bare["host"], int(bare["port"]), is_optional)
+
+
+def _in_tree(tree: Node) -> Iterator[Address]:
+    for path, node in tree.walk():
+        is_optional = bool(_OPTIONAL & set(path))
+        if path[-1:] == ("dns_sd_configs",):
+            yield from _dns(node)
+        elif node.is_scalar and isinstance(node.value, str) and path[-1:] != ("regex",):
+            yield from _in_text(node.text, node, whole=True, is_optional=is_optional)
+
+
+def _dns(node: Node) -> Iterator[Address]:
+    for config in node.elements:
+        port = config["port"].text
+        for name in config["names"].elements:
+            host = name.text.removeprefix("tasks.")
+            yield Address(name.place, host, int(port) if port.isdecimal() and len(port) < 6 else None, is_optional=True)
+
+
+def _settings(stack: Stack, service: Service, environment: dict[str, Node]) -> Iterator[Address]:
+    """The servers that our router asks: each setting of a host with the ports beside it."""
+    if not any(call.program == OURS and call.subcommand[:1] == ("route",) for call in invocations(stack, service)):
+        return
+    settings = given_settings(told(stack, service))
+    for part, ports in (
+        ("ZOO", (settings.zoo.http_port, settings.zoo.grpc_port, settings.zoo.metrics_port)),
+        ("LEAF", (settings.leaf.http_port, settings.leaf.grpc_port, settings.leaf.metrics_port)),
+        ("ENGINE", (settings.engine.port,)),
+    ):
+        host = environment.get(f"ZOOSERVE_{part}__HOST")
+        if host is None or host.text in _SELF:
+            continue
+        given = [port for port in ports if port is not None]
+        places = {
+            node.text: node.place
+            for name, node in environment.items()
+            if re.fullmatch(rf"ZOOSERVE_{part}__(\w+_)?PORT", name)
+        }
+        for port in given or [None]:
+            yield Address(host.place, host.text, port, port_place=places.get(str(port)))

@@ -1,0 +1,88 @@
+"""One pass over a stack: read it, run every rule for each profile, sort what they found."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from zooserve_cli.stack import (
+    addresses,
+    commands,
+    configurations,
+    dashboards,
+    declarations,
+    environment,
+    files,
+    gpus,
+    hardening,
+    images,
+    order,
+    ports,
+    prometheus,
+    reading,
+    telemetry,
+    variables,
+)
+from zooserve_cli.stack.report import StackReport
+from zooserve_cli.stack.stack import Stack
+from zooserve_ensembles.checking.findings import Finding, Place, Rule
+
+__all__ = ["ALL_RULES", "GROUPS", "check_stack"]
+
+Check = Callable[[Stack], Iterator[Finding]]
+
+GROUPS: tuple[tuple[str, tuple[Rule, ...], Check], ...] = (
+    ("The compose file itself", reading.RULES, reading.reading_findings),
+    ("Variables", variables.RULES, variables.variable_findings),
+    ("Images", images.RULES, images.image_findings),
+    ("Names", declarations.RULES, declarations.declaration_findings),
+    ("Files", files.RULES, files.file_findings),
+    ("Environment", environment.RULES, environment.environment_findings),
+    ("Command lines", commands.RULES, commands.command_findings),
+    ("Configurations", configurations.RULES, configurations.configuration_findings),
+    ("Published ports", ports.RULES, ports.port_findings),
+    ("Addresses", addresses.RULES, addresses.address_findings),
+    ("Start and health", order.RULES, order.order_findings),
+    ("Hardening", hardening.RULES, hardening.hardening_findings),
+    ("Prometheus", prometheus.RULES, prometheus.prometheus_findings),
+    ("Grafana", dashboards.RULES, dashboards.dashboard_findings),
+    ("Collector, Tempo and Grafana's provisioning", telemetry.RULES, telemetry.telemetry_findings),
+    ("GPUs", gpus.RULES, gpus.gpu_findings),
+)
+"""What the rules are about, the rules, and who finds their faults."""
+
+ALL_RULES: tuple[Rule, ...] = tuple(rule for _, rules, _ in GROUPS for rule in rules)
+"""Every rule, in the order of the documentation."""
+
+
+def check_stack(
+    file: Path, env_file: Path | None = None, example: Path | None = None, profiles: Sequence[str] = ()
+) -> StackReport:
+    """What is wrong with a compose file, by file and line.
+
+    `env_file` gives the variables, `example` says which there are. Named profiles are looked at together, as Compose
+    starts them; without any, each that the file declares is looked at by itself.
+    """
+    stack, found = reading.read_stack(file, env_file, example)
+    told = str(env_file) if env_file else "no env file"
+    if stack is None:
+        return StackReport(str(file), told, 0, tuple(profiles), tuple(found))
+    views = [frozenset(profiles)] if profiles else [frozenset({name}) for name in stack.declared_profiles]
+    for view in views or [frozenset()]:
+        found += _findings(replace(stack, profiles=view))
+    found += _unknown_profiles(stack, profiles)
+    distinct = sorted(set(found), key=lambda finding: (finding.place, finding.rule, finding.message))
+    return StackReport(
+        str(file), told, len(stack.everything), tuple(profiles) or stack.declared_profiles, tuple(distinct)
+    )
+
+
+def _findings(stack: Stack) -> Iterator[Finding]:
+    for _, _, check in GROUPS:
+        yield from check(stack)
+
+
+def _unknown_profiles(stack: Stack, profiles: Sequence[str]) -> Iterator[Finding]:
+    for name in profiles:
+        if name not in stack.declared_profiles and name != "*":
+            known = ", ".join(stack.declared_profiles) or "none"
+            yield variables.PROFILE.at(Place(stack.file), f"no service has the profile {name}; there are: {known}")

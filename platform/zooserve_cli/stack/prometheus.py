@@ -1,0 +1,84 @@
+"""Rules of Prometheus: its rule files, keys and certificates are where its configuration says, in its container."""
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from zooserve_cli.stack.invocation import invocations
+from zooserve_cli.stack.listening import configuration, configured_path
+from zooserve_cli.stack.service import Service
+from zooserve_cli.stack.stack import Stack
+from zooserve_cli.stack.tree import Node
+from zooserve_ensembles.checking.findings import Finding, Rule, Severity
+
+__all__ = ["RULES", "prometheus_findings"]
+
+RULE_FILES = Rule("rule-files", Severity.ERROR, "Prometheus is told rule files that its container does not have")
+CREDENTIALS = Rule(
+    "credentials-file", Severity.ERROR, "Prometheus is told a key's file that its container does not have"
+)
+JOB = Rule("scrape-job", Severity.ERROR, "A scrape job has no name, the name of another, or no target")
+
+RULES = (RULE_FILES, CREDENTIALS, JOB)
+
+_FILES = ("credentials_file", "bearer_token_file", "password_file", "ca_file", "cert_file", "key_file")
+
+
+def prometheus_findings(stack: Stack) -> Iterator[Finding]:
+    """Every Prometheus of the profile, whose configuration is a file of the host."""
+    for service in stack.services.values():
+        for call in invocations(stack, service):
+            if call.program != "prometheus":
+                continue
+            program = stack.programs[call.program]
+            tree = configuration(stack, service, program, call)
+            if tree is not None:
+                folder = PurePosixPath(configured_path(program, call)).parent
+                yield from _rule_files(stack, service, tree, folder)
+                yield from _key_files(stack, service, tree, folder)
+                yield from _jobs(tree)
+
+
+def _rule_files(stack: Stack, service: Service, tree: Node, folder: PurePosixPath) -> Iterator[Finding]:
+    for part in tree["rule_files"].elements:
+        path = folder / part.text
+        host = stack.on_host(service, str(path.parent))
+        if host is None or not part.text or not _any(host, path.name):
+            yield RULE_FILES.at(part.place, f"{service.name} finds no {path}: mount the rules there")
+
+
+def _any(folder: object, pattern: str) -> bool:
+    try:
+        return any(folder.glob(pattern))  # type: ignore[attr-defined]
+    except (OSError, ValueError, NotImplementedError):
+        return False
+
+
+def _key_files(stack: Stack, service: Service, tree: Node, folder: PurePosixPath) -> Iterator[Finding]:
+    secrets = {stack.path(node["file"].text) for node in stack.root["secrets"].entries.values() if node["file"].text}
+    for path, node in tree.walk():
+        if not path or path[-1] not in _FILES or not node.text:
+            continue
+        inside = str(folder / node.text)
+        if any(grant.target == inside for grant in (*service.secrets, *service.configs)):
+            continue
+        host = stack.on_host(service, inside)
+        # The file of a secret may have yet to be made: that is told where the secret is declared.
+        if host is None or (not host.is_file() and host not in secrets):
+            yield CREDENTIALS.at(
+                node.place, f"{service.name} has no {inside}: give it the secret, or mount the file there"
+            )
+
+
+def _jobs(tree: Node) -> Iterator[Finding]:
+    seen: dict[str, int] = {}
+    for job in tree["scrape_configs"].elements:
+        name = job["job_name"].text
+        if not name:
+            yield JOB.at(job.place, "give the scrape job a job_name")
+        elif name in seen:
+            yield JOB.at(job["job_name"].place, f"the job {name} is there already, on line {seen[name]}")
+        seen[name] = job.place.line
+        if not any(
+            key.endswith("_configs") and inner.elements and "relabel" not in key for key, inner in job.entries.items()
+        ):
+            yield JOB.at(job.place, f"the job {name} has no targets: give it static_configs or dns_sd_configs")

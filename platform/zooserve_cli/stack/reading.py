@@ -1,0 +1,167 @@
+"""From a compose file to a Stack: lines, variables, `extends`; and the findings of what cannot be read."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from zooserve_cli.stack.env_file import EnvFile, read_env
+from zooserve_cli.stack.interpolation import Fault, interpolated
+from zooserve_cli.stack.recorded import recorded_programs
+from zooserve_cli.stack.service import Service
+from zooserve_cli.stack.stack import Placed, Stack
+from zooserve_cli.stack.tree import Node, TreeError, read_tree
+from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
+from zooserve_ensembles.checking.reading import did_you_mean
+
+__all__ = ["RULES", "read_stack", "reading_findings"]
+
+UNREADABLE = Rule("compose-unreadable", Severity.ERROR, "The compose file cannot be read, or declares no service")
+SHAPE = Rule(
+    "compose-shape", Severity.ERROR, "A part of the compose file is no mapping, list or text where it must be one"
+)
+UNKNOWN_KEY = Rule("unknown-key", Severity.ERROR, "Compose knows no such key at the top of the file or in a service")
+INTERPOLATION = Rule("interpolation", Severity.ERROR, "A `$` that Compose cannot interpolate")
+EXTENDS = Rule("extends", Severity.ERROR, "`extends` names no service of this file, or leads back to itself")
+ELSEWHERE = Rule(
+    "not-followed", Severity.WARNING, "`include`, or `extends` of another file: what is there is not looked at"
+)
+
+RULES = (UNREADABLE, SHAPE, UNKNOWN_KEY, INTERPOLATION, EXTENDS, ELSEWHERE)
+
+_TOP = ("name", "version", "services", "networks", "volumes", "secrets", "configs", "include", "models")
+_SERVICE = tuple(
+    re.findall(
+        r"\w+",
+        """
+        annotations attach build blkio_config cap_add cap_drop cgroup cgroup_parent command configs container_name
+        cpu_count cpu_percent cpu_period cpu_quota cpu_rt_period cpu_rt_runtime cpu_shares cpus cpuset credential_spec
+        depends_on deploy develop device_cgroup_rules devices dns dns_opt dns_search domainname entrypoint env_file
+        environment expose extends external_links extra_hosts gpus group_add healthcheck hostname image init ipc
+        isolation label_file labels links logging mac_address mem_limit mem_reservation mem_swappiness memswap_limit
+        models network_mode networks oom_kill_disable oom_score_adj pid pids_limit platform ports post_start pre_stop
+        privileged profiles provider pull_policy read_only restart runtime scale secrets security_opt shm_size
+        stdin_open stop_grace_period stop_signal storage_opt sysctls tmpfs tty ulimits use_api_socket user userns_mode
+        uts volumes volumes_from working_dir
+        """,
+    )
+)
+_REPLACED = ("command", "entrypoint", "test")
+"""Lists that an extending service replaces; it adds to all others."""
+
+
+def read_stack(file: Path, env_file: Path | None, example_file: Path | None) -> tuple[Stack | None, list[Finding]]:
+    """The stack with the variables of `env_file`, and what could not be read; None where there is none."""
+    try:
+        raw = read_tree(file)
+    except TreeError as exc:
+        return None, [UNREADABLE.at(Place(file, exc.line), str(exc))]
+    if not raw["services"].is_mapping or not raw["services"].entries:
+        return None, [UNREADABLE.at(Place(file, raw["services"].key_place.line), "it declares no service")]
+    env = (read_env(env_file) if env_file else None) or EnvFile(env_file or Path(".env"))
+    example = read_env(example_file) if example_file else None
+    uses: list[Placed] = []
+    faults: list[tuple[Place, Fault]] = []
+    root = _replaced(raw, env.values, uses, faults)
+    services = {
+        name: Service(name, _extended(node, root["services"], (name,)))
+        for name, node in root["services"].entries.items()
+    }
+    return Stack(file, root, services, env, example, tuple(uses), tuple(faults), programs=recorded_programs()), []
+
+
+def reading_findings(stack: Stack) -> Iterator[Finding]:
+    """What of the file Compose could not take, or is not looked at here."""
+    for place, fault in stack.faults:
+        yield INTERPOLATION.at(place, fault.message)
+    for key, node in stack.root.entries.items():
+        if key not in _TOP and not key.startswith("x-"):
+            yield UNKNOWN_KEY.at(node.key_place, f"a compose file has no {key}. {did_you_mean(key, _TOP)}".strip())
+        elif key in ("networks", "volumes", "secrets", "configs") and node.is_there and not node.is_mapping:
+            yield SHAPE.at(node.key_place, f"{key} must be a mapping of names")
+    if stack.root["include"].is_there:
+        yield ELSEWHERE.at(stack.root["include"].key_place, "the files of `include` are not looked at: check them, too")
+    for name, node in stack.root["services"].entries.items():
+        yield from _service(name, node, stack.root["services"])
+
+
+def _service(name: str, node: Node, services: Node) -> Iterator[Finding]:
+    if not node.is_mapping:
+        yield SHAPE.at(node.key_place, f"the service {name} must be a mapping")
+        return
+    for key, inner in node.entries.items():
+        if key not in _SERVICE and not key.startswith("x-"):
+            yield UNKNOWN_KEY.at(inner.key_place, f"a service has no {key}. {did_you_mean(key, _SERVICE)}".strip())
+        elif key in _SHAPES and inner.is_there and not _SHAPES[key](inner):
+            yield SHAPE.at(inner.key_place, f"{key} of {name} has a shape that Compose does not take")
+    if not node["image"].text and not node["build"].is_there and not node["extends"].is_there:
+        yield SHAPE.at(node.key_place, f"the service {name} has neither image nor build: give it one")
+    yield from _extends(name, node, services)
+
+
+_SHAPES = {
+    **dict.fromkeys(("ports", "volumes", "secrets", "configs", "profiles", "expose"), lambda node: node.is_list),
+    **dict.fromkeys(("environment", "networks", "depends_on"), lambda node: not node.is_scalar),
+    **dict.fromkeys(("healthcheck", "deploy"), lambda node: node.is_mapping),
+    **dict.fromkeys(
+        ("command", "entrypoint", "build"), lambda node: node.is_scalar or bool(node.elements or node.entries)
+    ),
+    **dict.fromkeys(("image", "user", "network_mode", "pid", "restart"), lambda node: node.is_scalar),
+}
+
+
+def _extends(name: str, node: Node, services: Node) -> Iterator[Finding]:
+    seen = [name]
+    while node["extends"].is_there:
+        extends = node["extends"]
+        if extends["file"].text:
+            yield ELSEWHERE.at(extends.key_place, f"{extends['file'].text} is not looked at: check it, too")
+            return
+        base = extends["service"].text or extends.text
+        if base not in services.entries:
+            near = did_you_mean(base, sorted(services.entries))
+            yield EXTENDS.at(extends.key_place, f"no service {base} is here to extend. {near}".strip())
+            return
+        if base in seen:
+            yield EXTENDS.at(extends.key_place, f"{' extends '.join([*seen, base])}: break the circle")
+            return
+        seen.append(base)
+        node = services[base]
+
+
+def _replaced(node: Node, variables: Mapping[str, str], uses: list[Placed], faults: list[tuple[Place, Fault]]) -> Node:
+    """The same tree with the variables of its texts replaced; keys are left as they are, as by Compose."""
+    if node.is_mapping:
+        entries = {key: _replaced(inner, variables, uses, faults) for key, inner in node.entries.items()}
+        return replace(node, value=entries)
+    if node.is_list:
+        return replace(node, value=tuple(_replaced(inner, variables, uses, faults) for inner in node.elements))
+    if not isinstance(node.value, str) or "$" not in node.value:
+        return node
+    found = interpolated(node.value, variables)
+    uses += [Placed(use, node.line_of(use.offset)) for use in found.uses]
+    faults += [(node.line_of(fault.offset), fault) for fault in found.faults]
+    return replace(node, value=found.text)
+
+
+def _extended(node: Node, services: Node, seen: tuple[str, ...]) -> Node:
+    """The service with what it extends below it."""
+    extends = node["extends"]
+    base = extends["service"].text or extends.text
+    if not base or extends["file"].text or base in seen or not services[base].is_mapping or not node.is_mapping:
+        return node
+    below = _extended(services[base], services, (*seen, base))
+    kept = {key: inner for key, inner in below.entries.items() if key not in ("extends", "depends_on", "profiles")}
+    return _over(replace(below, value=kept), node)
+
+
+def _over(below: Node, above: Node) -> Node:
+    if below.is_mapping and above.is_mapping:
+        entries = dict(below.entries)
+        for key, inner in above.entries.items():
+            stays = key in entries and key not in _REPLACED
+            entries[key] = _over(entries[key], inner) if stays else inner
+        return replace(above, value=entries)
+    if below.is_list and above.is_list:
+        return replace(above, value=(*below.elements, *above.elements))
+    return above

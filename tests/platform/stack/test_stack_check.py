@@ -1,0 +1,155 @@
+"""`zooserve stack check`: the committed stack has no fault, and the command tells faults as it should."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from zooserve_cli.main import app
+from zooserve_cli.stack import telemetry
+from zooserve_cli.stack.inspection import ALL_RULES, GROUPS, check_stack
+
+ROOT = Path(__file__).parents[3]
+PROFILES = ("gpu", "cpu", "vllm", "shared-gpu")
+SECRETS = ("key_salt", "hf_token", "qdrant_api_key", "grafana_admin_password")
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["stack", "check", *arguments])
+
+
+@pytest.fixture
+def with_secrets(copied: Any) -> Any:
+    """A stack that is set up: its own .env, and every secret's file."""
+    shutil.copy(copied.root / ".env.example", copied.root / ".env")
+    (copied.root / "secrets").mkdir()
+    for name in SECRETS:
+        (copied.root / "secrets" / name).write_text("a long random text\n")
+    return copied
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_committed_stack_has_no_fault(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    example = Path(".env.example")
+    report = check_stack(Path("docker-compose.yml"), example, example, [profile])
+    assert [str(finding) for finding in report.findings if finding.rule != "secret-absent"] == []
+    assert {str(finding.severity) for finding in report.findings} <= {"note"}
+
+
+def test_a_stack_that_is_set_up_has_nothing_to_tell(with_secrets: Any) -> None:
+    done = run()
+    assert done.exit_code == 0
+    assert done.stdout == "15 services, profiles gpu, vllm, shared-gpu, cpu, with .env: no faults\n"
+
+
+def test_every_profile_is_looked_at_and_named_ones_together(with_secrets: Any) -> None:
+    assert set(json.loads(run("--json").stdout)["profiles"]) == set(PROFILES)
+    both = run("--profile", "gpu", "--profile", "shared-gpu")
+    assert both.exit_code == 1
+    assert "[port-taken]" not in both.stdout
+    assert "[gpu-taken]" in both.stdout
+    unknown = run("--profile", "gpus")
+    assert unknown.exit_code == 1
+    assert "docker-compose.yml: [unknown-profile] no service has the profile gpus; there are: gpu, " in unknown.stdout
+
+
+def test_json_holds_the_same_as_the_lines(with_secrets: Any) -> None:
+    with_secrets.change("docker-compose.yml", "TEMPO_URL: http://tempo:3200", "TEMPO_URL: http://tempo:3300")
+    told = run()
+    assert told.exit_code == 1
+    line = with_secrets.line_of("docker-compose.yml", "TEMPO_URL:")
+    assert told.stdout.startswith(f"docker-compose.yml:{line}: [unheard-port] tempo does not listen on 3300, but on ")
+    (finding,) = json.loads(run("--json").stdout)["findings"]
+    assert (finding["line"], finding["rule"], finding["severity"]) == (line, "unheard-port", "error")
+
+
+def test_a_misspelt_variable_of_ones_own_is_told_with_the_nearest(with_secrets: Any) -> None:
+    with_secrets.change(".env", "QDRANT_MEMORY=8g", "QDRANT_MEMROY=8g")
+    done = run()
+    assert done.exit_code == 1
+    line = with_secrets.line_of(".env", "QDRANT_MEMROY")
+    assert f".env:{line}: [variable-unknown] nothing reads QDRANT_MEMROY. Did you mean QDRANT_MEMORY?" in done.stdout
+    assert "[variable-missing] set QDRANT_MEMORY in .env" in done.stdout
+
+
+def test_a_secret_whose_file_is_not_there_is_an_error_once_the_stack_is_set_up(with_secrets: Any) -> None:
+    (with_secrets.root / "secrets" / "key_salt").unlink()
+    done = run()
+    assert done.exit_code == 1
+    line = with_secrets.line_of("docker-compose.yml", "  key_salt: {")
+    assert f"docker-compose.yml:{line}: [secret-absent] make secrets/key_salt" in done.stdout
+
+
+def test_a_secret_that_is_empty_is_an_error_unless_it_may_be(with_secrets: Any) -> None:
+    (with_secrets.root / "secrets" / "hf_token").write_text("")
+    assert run().exit_code == 0
+    (with_secrets.root / "secrets" / "qdrant_api_key").write_text("\n")
+    done = run()
+    assert done.exit_code == 1
+    assert "[secret-empty] secrets/qdrant_api_key is empty" in done.stdout
+
+
+def test_a_secret_that_git_tracks_is_an_error(with_secrets: Any) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", "-C", str(with_secrets.root), *words], check=True, capture_output=True)
+
+    git("init", "-q")
+    assert run().exit_code == 0
+    git("add", "-f", "secrets/key_salt")
+    done = run()
+    assert done.exit_code == 1
+    assert "[secret-tracked] secrets/key_salt is the secret key_salt, and git tracks it" in done.stdout
+
+
+def test_files_that_are_not_there_are_a_wrong_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run().exit_code == 2
+    (tmp_path / "docker-compose.yml").write_text("services: { a: { image: 'a:1' } }\n")
+    assert run("--env-file", "nowhere").exit_code == 2
+
+
+def test_a_strangers_file_needs_none_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "compose.yaml").write_text(
+        "services:\n"
+        "  web: # it writes its cache into its image's folders\n"
+        "    image: nginx:1.29\n"
+        '    ports: ["8080:80"]\n'
+        "    environment: { API: 'http://api:${API_PORT:-9000}' }\n"
+        "  api:\n"
+        "    image: registry.example/api@sha256:" + "0" * 64 + "\n"
+        "    read_only: true\n"
+        "    expose: [9000]\n"
+    )
+    done = run("compose.yaml")
+    assert done.stdout == "2 services, with no env file: no faults\n"
+    assert done.exit_code == 0
+
+
+def test_it_runs_as_a_command_of_its_own() -> None:
+    command = [sys.executable, "-m", "zooserve_cli", "stack", "check", "--env-file", ".env.example", "--profile", "cpu"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_documentation_lists_every_rule_as_it_is() -> None:
+    page = (ROOT / "docs" / "stack-check.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    rules = list(dict.fromkeys(ALL_RULES))
+    assert rows == [f"| `{rule.name}` | {rule.severity} | {rule.summary} |" for rule in rules]
+    assert [line[4:] for line in page.splitlines() if line.startswith("### ")] == [title for title, _, _ in GROUPS]
+
+
+def test_no_two_rules_have_the_same_name() -> None:
+    names = [rule.name for rule in dict.fromkeys(ALL_RULES)]
+    assert len(set(names)) == len(names)
+
+
+def test_telemetry_is_looked_at_by_its_own_modules() -> None:
+    assert {rule.name for rule in telemetry.RULES} >= {"collector-unknown-component", "tempo-storage", "config-value"}
