@@ -168,6 +168,17 @@ def test_down_reaps_what_a_killed_route_left(forlorn: tuple[Forlorn, set[Process
     assert_nothing_left(router, processes)
 
 
+def test_a_router_that_lost_a_part_of_ray_ends_with_an_error(forlorn: tuple[Forlorn, set[Process]]) -> None:
+    """A container engine starts what ends; Ray's replicas would go on for minutes, and take no new ones in."""
+    router, processes = forlorn
+    assert router.process is not None
+    records = ProcessRecords(router.folder.records_file)
+    (raylet,) = (each.process for each in records.read() if each.command.partition(" ")[0].endswith("/raylet"))
+    assert send(raylet, signal.SIGKILL)
+    assert router.process.wait(90) not in (0, -signal.SIGKILL)
+    assert_nothing_left(router, processes)
+
+
 def test_a_router_that_is_stopped_while_it_deploys_ends_in_order(tmp_path: Path) -> None:
     router = Forlorn(tmp_path)
     process = router.zooserve("route")
