@@ -85,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     for command in (checking, using):
         command.add_argument("models", nargs="*", help="all with configs/plan.pbtxt if left out")
     for command in (making, checking, using):
-        command.add_argument("--repository", type=Path, default=Path("/models"), help="of Triton; /models if left out")
+        command.add_argument(
+            "--repository", type=Path, default=Path("/models/zoo"), help="of Triton; /models/zoo if left out"
+        )
         default = MODULE if command is making else None
         command.add_argument("--module", default=default, help="the Python module that is TensorRT")
     return parser
