@@ -1,4 +1,4 @@
-"""What Triton sends as JSON is OTLP's JSON to the letter, so that a Collector reads it. Recorded from the real server."""
+"""What Triton sends as JSON is OTLP's JSON to the letter, so that a Collector reads it: recorded from a real one."""
 
 import json
 from base64 import b64encode
