@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,15 +67,20 @@ def reembed(
 
     After any end the same command goes on where it was. The old collection stays for --rollback.
     """
-    from zooserve_cli.reembedding.endings import end_in_order
+    from zooserve_cli.reembedding.endings import end_in_order, signals_kept_from_threads
     from zooserve_cli.reembedding.planning import Request
 
     require_name(collection if rollback else alias or collection)  # before it is a part of paths
     address = _address(store, qdrant, qdrant_key_variable)
     settings = Settings().resolved()
     end_in_order()
+    with signals_kept_from_threads():
+        import qdrant_client  # noqa: F401 (numpy's threads begin here)
     if rollback:
-        _roll_back(settings, address, collection, as_json=as_json)
+        if to is not None or source or restart or alias is not None:
+            raise typer.BadParameter("--rollback is asked alone: it takes no --to, --from, --alias or --restart.")
+        with _told_endings(f"{collection} leads either there or here: look with --rollback --dry-run."):
+            _roll_back(settings, address, collection, dry_run=dry_run, as_json=as_json)
         return
     if to is None:
         raise typer.BadParameter("Say which model to embed with, as --to embed@1, or give --rollback.")
@@ -82,7 +89,24 @@ def reembed(
         id_field=id_field, vector=vector, sparse=sparse, part_rows=part_rows, adopt=adopt, restart=restart,
         accept_dead=accept_dead, texts_per_s=rate, workers=workers, ray=ray, patience_s=patience,
     )  # fmt: skip
-    _run(settings, request, router or _running_router(settings), dry_run=dry_run, as_json=as_json)
+    at = router or _running_router(settings)
+    if dry_run:
+        _show(_intended(settings, request, at), as_json=as_json)
+        return
+    with _told_endings("Nothing is lost: the same command goes on from here."):
+        _run(settings, request, at, as_json=as_json)
+
+
+@contextmanager
+def _told_endings(what_now: str) -> Iterator[None]:
+    """For the block, an ending that was asked for is one line and the exit code that a shell knows it by."""
+    from zooserve_cli.reembedding.endings import Left
+
+    try:
+        yield
+    except Left as exc:
+        typer.echo(f"\nInterrupted. {what_now}", err=True)
+        sys.exit(exc.exit_code)
 
 
 def _address(folder: Path | None, url: str | None, key_variable: str) -> "Address":
@@ -105,7 +129,7 @@ def _running_router(settings: Settings) -> str:
     return f"http://{state.router}"
 
 
-def _run(settings: Settings, request: "Request", router: str, *, dry_run: bool, as_json: bool) -> None:
+def _run(settings: Settings, request: "Request", router: str, *, as_json: bool) -> None:
     from zooserve.sdk.blocking.client import Zoo
     from zooserve_cli.reembedding.course import Course
     from zooserve_cli.reembedding.display import screen_for
@@ -115,32 +139,25 @@ def _run(settings: Settings, request: "Request", router: str, *, dry_run: bool, 
     from zooserve_cli.reembedding.store import Store
 
     folder = JobFolder(settings.state_dir, request.address.shown, request.name)
-    try:
-        with (
-            folder.held(),
-            Zoo(router, timeout_s=_TIMEOUT_S) as zoo,
-            Store.opened(request.address, create=bool(request.files)) as store,
-        ):
-            plan = planned(zoo, store, request)
-            if dry_run:
-                _show(_intended(plan, folder), as_json=as_json)
-                return
-            orders = Orders(
-                base_url=router,
-                api_key=os.environ.get("ZOOSERVE_API_KEY"),
-                model=plan.index.release,
-                space=plan.index.space,
-                dimensions=plan.index.dimensions,
-                sparse_model=_sparse_release(plan),
-                sparse_space=plan.index.sparse.space if plan.index.sparse else "",
-                texts_per_s=request.texts_per_s / request.workers,
-                patience_s=request.patience_s,
-            )
-            with screen_for(sys.stderr) as screen:
-                summary = Course(zoo, store, plan, request, folder, orders, screen).run()
-    except KeyboardInterrupt:
-        typer.echo("\nInterrupted. Nothing is lost: the same command goes on from here.", err=True)
-        sys.exit(130)
+    with (
+        folder.held(),
+        Zoo(router, timeout_s=_TIMEOUT_S) as zoo,
+        Store.opened(request.address, create=bool(request.files)) as store,
+    ):
+        plan = planned(zoo, store, request)
+        orders = Orders(
+            base_url=router,
+            api_key=os.environ.get("ZOOSERVE_API_KEY"),
+            model=plan.index.release,
+            space=plan.index.space,
+            dimensions=plan.index.dimensions,
+            sparse_model=_sparse_release(plan),
+            sparse_space=plan.index.sparse.space if plan.index.sparse else "",
+            texts_per_s=request.texts_per_s / request.workers,
+            patience_s=request.patience_s,
+        )
+        with screen_for(sys.stderr) as screen:
+            summary = Course(zoo, store, plan, request, folder, orders, screen).run()
     _show(summary.as_json() if as_json else _told(summary), as_json=as_json)
 
 
@@ -149,19 +166,36 @@ def _sparse_release(plan: "Plan") -> str:
     return f"{sparse.model}@{sparse.version}" if sparse else ""
 
 
-def _roll_back(settings: Settings, address: "Address", collection: str, *, as_json: bool) -> None:
+def _roll_back(settings: Settings, address: "Address", collection: str, *, dry_run: bool, as_json: bool) -> None:
     from zooserve_cli.reembedding.job import JobFolder
-    from zooserve_cli.reembedding.rollback import roll_back
+    from zooserve_cli.reembedding.rollback import roll_back, way_back
     from zooserve_cli.reembedding.store import Store
 
+    if dry_run:
+        with Store.opened(address, trace=False) as store:
+            back = way_back(store, collection)
+        _show({**back.as_json(), "outcome": "nothing was done"}, as_json=as_json)
+        return
     with JobFolder(settings.state_dir, address.shown, collection).held(), Store.opened(address) as store:
         done = roll_back(store, collection)
     _show(done.as_json() if as_json else _told_back(done), as_json=as_json)
 
 
-def _intended(plan: "Plan", folder: Any) -> dict[str, Any]:
+def _intended(settings: Settings, request: "Request", router: str) -> dict[str, Any]:
+    """What would be done, found without a trace: no folder, no lock."""
+    from zooserve.sdk.blocking.client import Zoo
+    from zooserve_cli.reembedding.job import JobFolder
+    from zooserve_cli.reembedding.planning import planned
+    from zooserve_cli.reembedding.store import Store
+
+    job = JobFolder(settings.state_dir, request.address.shown, request.name).read()
+    with (
+        Zoo(router, timeout_s=_TIMEOUT_S) as zoo,
+        Store.opened(request.address, create=bool(request.files), trace=False) as store,
+    ):
+        plan = planned(zoo, store, request)
+        is_made = plan.target in store.collections()
     said = plan.definition
-    job = folder.read()
     return {
         "outcome": "nothing was done",
         "collection": said.collection,
@@ -173,6 +207,8 @@ def _intended(plan: "Plan", folder: Any) -> dict[str, Any]:
         "sparse": said.sparse or None,
         "vectors carried over": list(plan.kept),
         "target": plan.target,
+        "target is there already": is_made,
+        "alias leads to": plan.led_to or None,
         "previous": plan.previous or None,
         "goes on with an unfinished job": job is not None and not job.done and job.definition == said,
     }
@@ -199,8 +235,13 @@ def _told(summary: "Summary") -> str:
         )
     if summary.written_since:
         lines.append(
-            f"{summary.written_since:,} points were added to {summary.previous} between the last comparison and the "
-            "switch: they are not in the new collection. Add them again."
+            f"{summary.written_since:,} points were added to {summary.previous} between the beginning of the last "
+            "comparison and the switch: they may not be in the new collection. Add them again."
+        )
+    if summary.removed_since:
+        lines.append(
+            f"{summary.removed_since:,} points were removed from {summary.previous} since the last comparison began: "
+            "they may be in the new collection still."
         )
     if summary.previous:
         lines.append(f"{summary.previous} stays: zooserve reembed {summary.collection} --rollback leads back to it.")

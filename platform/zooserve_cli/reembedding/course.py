@@ -14,21 +14,24 @@ from zooserve_cli.reembedding.display import Screen
 from zooserve_cli.reembedding.embedding import Orders
 from zooserve_cli.reembedding.files import SeenIds, stamps
 from zooserve_cli.reembedding.job import Definition, Job, JobFolder
+from zooserve_cli.reembedding.layout import JOB_KEY, Layout
 from zooserve_cli.reembedding.ledger import Ledger
 from zooserve_cli.reembedding.letters import dead_points
 from zooserve_cli.reembedding.pipeline import embedded, wave_parts
 from zooserve_cli.reembedding.planning import Plan, Request
 from zooserve_cli.reembedding.proof import Proof, proven
 from zooserve_cli.reembedding.ray_session import RayPlan, ray_running
-from zooserve_cli.reembedding.rows import DeadLetter, read_rows, written_rows
+from zooserve_cli.reembedding.rows import DeadLetter, read_rows, weight, written_rows
 from zooserve_cli.reembedding.sources import Page, row_of_record
-from zooserve_cli.reembedding.store import JOB_KEY, Layout, Store
+from zooserve_cli.reembedding.store import Store
 from zooserve_cli.reembedding.worker import Destination, Made, PartWorker, store_points
 
 __all__ = ["Course", "Summary"]
 
 _CATCH_UPS = 3
 """Comparisons with a source that is written to meanwhile; each finds what came during the one before."""
+_PAGE_BYTES = 4 << 20
+"""Of rows that are staged together."""
 
 
 @dataclass
@@ -52,6 +55,8 @@ class Summary:
     removed_meanwhile: int = 0
     written_since: int = 0
     """How many points more the old collection has now than when it was compared last; they are in no other."""
+    removed_since: int = 0
+    """How many less; they are in the new one still."""
     proof: Proof | None = None
     seconds: float = 0.0
 
@@ -109,7 +114,7 @@ class Course:
             )
         job = self.folder.read()
         if job is not None and job.target == self.plan.target and not job.done:
-            self.folder.write(job.model_copy(update={"done": True}))
+            self.folder.write(job.model_copy(update={"served": True, "done": True}))
         elif self.request.files and (job is None or job.definition != self.plan.definition):
             raise JobRefused(
                 f"{self.request.name} holds vectors of this space already, and these files were not what it was made "
@@ -135,8 +140,10 @@ class Course:
                     "and builds it anew."
                 )
             self.folder.clear()
-            job = Job.begun(self.plan.definition, self.plan.target, self.plan.previous)
+            job = Job.begun(self.plan.definition, self.plan.target, self.plan.previous, self.plan.led_to)
             self.folder.write(job)
+        elif job.led_to is not None and not job.served:
+            self.store.require_unmoved(self.request.name, job.led_to, job.target)
         return job
 
     def _forget(self) -> None:
@@ -191,6 +198,7 @@ class Course:
         finally:
             if seen is not None:
                 seen.close()
+        self._prove(job, summary)
         if self.request.files:
             self._check_files(ledger)
         else:
@@ -199,8 +207,11 @@ class Course:
         summary.dead_letters = str(self.folder.letters) if standing.dead else ""
         summary.points = self.store.count(job.target)
         self._check_dead(summary)
+
+    def _prove(self, job: Job, summary: Summary) -> None:
+        """Before the last comparison: what is written meanwhile is found by it, and the switch follows it at once."""
         source = self.plan.definition.source or None
-        self.screen.say(f"Proving a sample of {summary.points:,} points")
+        self.screen.say(f"Proving a sample of {self.store.count(job.target):,} points")
         summary.proof = proven(
             self.store, self.zoo, self.orders, job.target, self.plan.vector, self.plan.text_field, source
         )
@@ -283,7 +294,9 @@ class Course:
             self._compared = self._source_count()
             dead = dead_points(self.folder.letters)
             found = differences(self.store, self.plan.definition.source, self.plan.target, dead, self.plan.kept)
-            added, removed = self._make_good(ledger, _keeping_own(found, self.plan) if job.done else found)
+            added, removed = self._make_good(
+                ledger, _keeping_own(found, self.plan) if job.served or job.done else found
+            )
             summary.added_meanwhile += added
             summary.removed_meanwhile += removed
             if not added and not removed:
@@ -298,7 +311,7 @@ class Course:
     def _make_good(self, ledger: Ledger, found: Iterator[Difference]) -> tuple[int, int]:
         """Stage what is missing or other, remove what is too much: how many of each."""
         added = removed = 0
-        page, going = Page(None), list[int | str]()
+        page, going, held = Page(None), list[int | str](), 0
         for difference in found:
             if difference.removed is not None:
                 going.append(difference.removed)
@@ -309,11 +322,12 @@ class Course:
                     difference.record, self.plan.definition.source, self.plan.text_field, self.plan.kept
                 )
                 page.add(item)
+                held += weight(item)
                 if isinstance(item, DeadLetter) and item.point is not None:
                     going.append(item.point)  # what was made of an earlier text
-            if len(page.rows) + len(page.dead) + len(going) >= self.request.part_rows:
+            if len(page.rows) + len(page.dead) + len(going) >= self.request.part_rows or held >= _PAGE_BYTES:
                 self._stage_again(ledger, page, going)
-                page, going = Page(None), []
+                page, going, held = Page(None), [], 0
         self._stage_again(ledger, page, going)
         return added, removed
 
@@ -345,9 +359,13 @@ class Course:
             )
 
     def _switch(self, job: Job, summary: Summary) -> None:
-        self.store.switch(self.request.name, job.target)
-        self.folder.write(job.model_copy(update={"done": True}))
-        summary.written_since = max(0, self._source_count() - self._compared)
+        """What is told of it before lets no later run, after whatever end, take the new collection's own points."""
+        self.store.require_unmoved(self.request.name, self.plan.led_to, job.target)
+        self.folder.write(job.model_copy(update={"served": True}))
+        self.store.switch(self.request.name, job.target, self.plan.led_to)
+        self.folder.write(job.model_copy(update={"served": True, "done": True}))
+        more = self._source_count() - self._compared
+        summary.written_since, summary.removed_since = max(0, more), max(0, -more)
 
     def _source_count(self) -> int:
         source = self.plan.definition.source

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TextIO
 
+from zooserve_cli.reembedding.endings import signals_kept_from_threads
+
 __all__ = ["Screen", "screen_for"]
 
 _LINE_EVERY_S = 10.0
@@ -111,5 +113,10 @@ def screen_for(stream: TextIO) -> Iterator[Screen]:
         TextColumn("{task.fields[dead]}"),
     )
     # No redirecting: what Ray or Qdrant may print must not land in the middle of a bar's thread.
-    with Progress(*columns, console=Console(file=stream), redirect_stdout=False, redirect_stderr=False) as progress:
+    progress = Progress(*columns, console=Console(file=stream), redirect_stdout=False, redirect_stderr=False)
+    with signals_kept_from_threads():
+        progress.start()
+    try:
         yield _Bar(progress)
+    finally:
+        progress.stop()

@@ -16,6 +16,7 @@ from zooserve.errors import (
     InternalError,
     Overloaded,
     Unreachable,
+    ZooserveError,
 )
 from zooserve.sdk.blocking.client import Zoo
 from zooserve.sdk.results import SparseVector
@@ -31,7 +32,19 @@ _LONGEST_PAUSE_S = 30.0
 _PASSING = (Overloaded, BackendUnavailable, BackendFailed, DeadlineExceeded, InternalError, Unreachable)
 """May be gone in a while; anything else that is not about the text itself ends the job."""
 
+_OF_THE_TEXTS = (BackendFailed, InternalError)
+"""Of those what one text may bring about, each time again."""
+_PROBE = "zooserve"
+_SUSPECT = 3
+"""Such failures in a row after which several texts are taken apart, if others are embedded meanwhile."""
+_PROVEN = 5
+"""The same of one text, which is then to blame: with its pauses, over 15 s."""
+
 Result = TypeVar("Result")
+
+
+class _FailsWithThese(Exception):
+    """The platform fails at these texts, and embeds another."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +127,11 @@ class Embedder:
         asked = [texts[place] for place in places]
         try:
             self._pace.wait(len(asked))
-            dense = self._patiently(lambda: self._dense(asked))
-            sparse = self._patiently(lambda: self._sparse(asked)) if self._orders.sparse_model else []
-        except (BadInput, BodyTooLarge) as exc:
+            dense = self._patiently(lambda: self._dense(asked), len(asked))
+            sparse = self._patiently(lambda: self._sparse(asked), len(asked)) if self._orders.sparse_model else []
+        except (BadInput, BodyTooLarge, _FailsWithThese) as exc:
             if len(places) == 1:
-                reason = "too long" if isinstance(exc, InputTooLong | BodyTooLarge) else "refused by the platform"
-                done.refused[places[0]] = (reason, str(exc))
+                done.refused[places[0]] = (_reason(exc), str(exc))
                 return
             half = len(places) // 2
             self._take(texts, places[:half], done)
@@ -141,12 +153,18 @@ class Embedder:
         )
         return list(made.vectors)
 
-    def _patiently(self, call: Callable[[], Result]) -> Result:
-        waited_s, pause_s = 0.0, _FIRST_PAUSE_S
+    def _patiently(self, call: Callable[[], Result], texts: int) -> Result:
+        waited_s, pause_s, failures, suspected = 0.0, _FIRST_PAUSE_S, 0, False
         while True:
             try:
                 return call()
             except _PASSING as exc:
+                failures = failures + 1 if isinstance(exc, _OF_THE_TEXTS) else 0
+                if suspected and failures:  # again, right after another was embedded
+                    raise _FailsWithThese(str(exc)) from exc
+                suspected = failures >= (_PROVEN if texts == 1 else _SUSPECT) and self._embeds_another()
+                if suspected:
+                    continue
                 asked_s = getattr(exc, "retry_after_s", None) or 0.0
                 pause = max(pause_s, asked_s)
                 if waited_s + pause > self._orders.patience_s:
@@ -154,6 +172,19 @@ class Embedder:
                 self._sleep(pause)
                 waited_s += pause
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _embeds_another(self) -> bool:
+        try:
+            self._dense([_PROBE])
+        except ZooserveError:
+            return False
+        return True
+
+
+def _reason(exc: Exception) -> str:
+    if isinstance(exc, InputTooLong | BodyTooLarge):
+        return "too long"
+    return "fails in the platform" if isinstance(exc, _FailsWithThese) else "refused by the platform"
 
 
 def sparse_as_json(vectors: Sequence[SparseVector]) -> list[Any]:

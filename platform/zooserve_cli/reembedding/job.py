@@ -64,15 +64,19 @@ class Job(_Part):
     target: str
     """The new collection."""
     previous: str
-    """What the alias led to; empty where there was none."""
+    """What a rollback leads back to; empty where there is nothing."""
+    led_to: str | None = None
+    """What the alias led to when the job began, empty where to nothing; None of a job that did not say."""
     definition: Definition
+    served: bool = False
+    """Whether the new collection may have been searched: the switch was begun."""
     done: bool = False
     """Whether the alias was switched."""
 
     @classmethod
-    def begun(cls, definition: Definition, target: str, previous: str) -> "Job":
+    def begun(cls, definition: Definition, target: str, previous: str, led_to: str) -> "Job":
         """A new one."""
-        return cls(id=uuid4().hex, target=target, previous=previous, definition=definition)
+        return cls(id=uuid4().hex, target=target, previous=previous, led_to=led_to, definition=definition)
 
 
 class JobFolder:

@@ -10,8 +10,9 @@ from zooserve.sdk.blocking.client import Zoo
 from zooserve.sdk.index import DENSE, METADATA_KEY, SPARSE, Index, Sparse, index_of, physical_name, require_name
 from zooserve_cli.reembedding.files import FileSource, stamps
 from zooserve_cli.reembedding.job import Definition
+from zooserve_cli.reembedding.layout import JOB_KEY, Layout, new_layout, sparse_params
 from zooserve_cli.reembedding.sources import CollectionSource, Source
-from zooserve_cli.reembedding.store import JOB_KEY, Address, Layout, Store, new_layout, sparse_params
+from zooserve_cli.reembedding.store import Address, Store
 
 __all__ = ["Plan", "Request", "planned"]
 
@@ -56,6 +57,8 @@ class Plan:
     """Of the new collection."""
     target: str
     previous: str
+    """What a rollback leads back to; empty if there is nothing."""
+    led_to: str
     """What the alias leads to now; empty if to nothing."""
     layout: Layout
     """Of the new collection."""
@@ -93,14 +96,15 @@ def _of_files(zoo: Zoo, store: Store, request: Request) -> Plan:
     index = _index(zoo, request.to, request.sparse, _TEXT)
     text_field = request.text_field or _TEXT
     source = FileSource(files, text_field, request.id_field, request.part_rows)
-    rows = source.count()
+    rows, led_to = source.count(), store.led_to(request.name)
     if rows == 0:
         raise JobRefused("There is not one row in the files, so there is nothing to embed.")
     return Plan(
         definition=_definition(request, index, "", DENSE, text_field).model_copy(update={"files": files}),
         index=index,
         target=physical_name(request.name, index),
-        previous=_led_to(store, request.name),
+        previous=led_to,
+        led_to=led_to,
         layout=new_layout(index, {}),
         vector=DENSE,
         sparse=SPARSE if index.sparse else "",
@@ -127,7 +131,7 @@ def _of_collection(zoo: Zoo, store: Store, request: Request) -> Plan:
             f"{physical} holds vectors of this space already, and is what would be built for the alias {request.name}: "
             "there is nothing to embed. Point the alias at it in Qdrant."
         )
-    rows = store.count(physical)
+    rows, led_to = store.count(physical), store.led_to(request.name)
     if rows == 0:
         raise JobRefused(
             f"The collection {physical} is empty: there is nothing to embed. Delete it, and the next use of the name "
@@ -137,7 +141,8 @@ def _of_collection(zoo: Zoo, store: Store, request: Request) -> Plan:
         definition=_definition(request, index, physical, vector, text_field),
         index=index,
         target=target,
-        previous=_led_to(store, request.name) or (physical if request.alias else ""),
+        previous=led_to or (physical if request.alias else ""),
+        led_to=led_to,
         layout=_layout(held, vector, sparse, index),
         vector=vector,
         sparse=sparse,
@@ -172,12 +177,6 @@ def _refuse_plain(store: Store, name: str) -> None:
             f"{name} is a collection, so that no alias can have the name. Take another name, or read that collection: "
             f"zooserve reembed {name} --alias {name}-live"
         )
-
-
-def _led_to(store: Store, name: str) -> str:
-    """What the alias leads to; empty where to nothing, or to something that is no more."""
-    physical = store.aliases().get(name, "")
-    return physical if physical in store.collections() else ""
 
 
 def _marked(physical: str, held: Layout, *, adopt: bool) -> Index | None:

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from zooserve.errors import JobStopped
 from zooserve.sdk.blocking.client import Zoo
-from zooserve_cli.reembedding.embedding import Orders
+from zooserve_cli.reembedding.embedding import Embedder, Orders, Pace
 from zooserve_cli.reembedding.store import Store
 
 __all__ = ["Proof", "proven"]
@@ -44,12 +44,13 @@ class Proof:
 def proven(
     store: Store, zoo: Zoo, orders: Orders, target: str, vector: str, text_field: str, source: str | None
 ) -> Proof:
-    """Raises JobStopped where the sample is not what it should be."""
-    drawn = [point for point in store.sample(target, _SAMPLE, vector) if (point.payload or {}).get(text_field)]
+    """Raises JobStopped where the sample is not what it should be, and what the platform fails with for too long."""
+    sample = store.sample(target, _SAMPLE, vector, text_field)
+    drawn = [point for point in sample if (point.payload or {}).get(text_field)]
     if not drawn:
         return Proof(0, 1.0, 1.0, None)
     texts = [point.payload[text_field] for point in drawn]
-    anew = list(zoo.embed(texts, model=orders.model, space=orders.space, slo_class="bulk"))
+    anew = _embedded(zoo, orders, texts)
     cosines = [_cosine(_vector(point, vector), fresh) for point, fresh in zip(drawn, anew, strict=True)]
     found = [_is_found(store, target, point.id, fresh, vector) for point, fresh in zip(drawn, anew, strict=True)]
     proof = Proof(len(drawn), min(cosines), fmean(found), _overlap(store, source, target, vector, drawn))
@@ -60,6 +61,16 @@ def proven(
             "Begin anew with --restart."
         )
     return proof
+
+
+def _embedded(zoo: Zoo, orders: Orders, texts: Sequence[str]) -> list[Sequence[float]]:
+    """As patiently as the parts were. Raises JobStopped where a text that was embedded is refused."""
+    made = Embedder(replace(orders, sparse_model=""), zoo, Pace(orders.texts_per_s)).embed(texts)
+    if made.refused:
+        reason, detail = next(iter(made.refused.values()))
+        raise JobStopped(f"A text of the sample was embedded before and is refused now ({reason}): {detail}")
+    size = len(made.vectors) // len(texts)
+    return [made.vectors[place * size : (place + 1) * size] for place in range(len(texts))]
 
 
 def _is_found(store: Store, target: str, point: int | str, fresh: Sequence[float], vector: str) -> bool:

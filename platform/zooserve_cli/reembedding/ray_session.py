@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +19,7 @@ from typing import Any
 from zooserve.errors import JobStopped, MissingPart
 from zooserve.processes.ports import free_ports
 from zooserve.processes.records import ProcessRecords
-from zooserve_cli.reembedding.endings import end_in_order
+from zooserve_cli.reembedding.endings import signals_kept_from_threads, signals_taken_aside
 
 __all__ = ["RayPlan", "ray_running"]
 
@@ -38,6 +39,11 @@ class RayPlan:
         # Not in the job's folder: a socket's path has 107 bytes at most.
         self.folder = Path(tempfile.gettempdir()) / f"zsr-{digest}"
 
+    def take_stock(self) -> None:
+        """Write down what runs below this process: all of it is Ray's."""
+        self.records.take_stock(os.getpid(), {})
+        self.records.write(record for record in self.records.read() if record.pid != os.getpid())
+
 
 @contextmanager
 def ray_running(plan: RayPlan) -> Iterator[None]:
@@ -46,16 +52,19 @@ def ray_running(plan: RayPlan) -> Iterator[None]:
     if plan.address is None:
         os.environ.update(_environment())
     try:
-        import ray
-        import ray.data
+        with signals_kept_from_threads():
+            import ray
+            import ray.data
     except ImportError as exc:
         raise MissingPart("Ray Data is not installed: `pip install 'zooserve[platform]'`.") from exc
     try:
-        _start(ray, plan)
-        end_in_order()  # Ray has put a handler of its own in the place of ours
+        with signals_taken_aside():  # Ray sets a handler of its own, and one in C that writes a dump
+            _start(ray, plan)
         _bound(ray.data)
         yield
     finally:
+        if plan.address is None:
+            plan.take_stock()  # also of a Ray that was left while it started, which its shutdown does not know
         ray.shutdown()
         if plan.address is None:
             _clear(plan)
@@ -70,12 +79,34 @@ def _start(ray: Any, plan: RayPlan) -> None:
             ray.init(address=plan.address, log_to_driver=False, logging_level=logging.ERROR)
             return
         plan.folder.mkdir(mode=0o700, exist_ok=True)
-        start_ray(plan.folder, free_ports(1)[0], cores=plan.workers, object_store_bytes=_OBJECT_STORE_BYTES)
+        with _signals_for_children():
+            start_ray(plan.folder, free_ports(1)[0], cores=plan.workers, object_store_bytes=_OBJECT_STORE_BYTES)
     except (ConnectionError, RuntimeError, ValueError, OSError) as exc:
         where = plan.address or "on this machine"
         raise JobStopped(f"Ray does not start {where}: {exc}") from exc
-    plan.records.take_stock(os.getpid(), {})
-    plan.records.write(record for record in plan.records.read() if record.pid != os.getpid())
+    plan.take_stock()
+
+
+@contextmanager
+def _signals_for_children() -> Iterator[None]:
+    """For the block the processes that Ray starts hear SIGTERM, although this one has it blocked meanwhile."""
+    from ray._private import services
+
+    class Hearing(services.ConsolePopen):  # type: ignore[misc]
+        def __init__(self, *given: Any, preexec_fn: Any = None, **named: Any) -> None:
+            def prepare() -> None:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGHUP))
+                if preexec_fn is not None:
+                    preexec_fn()
+
+            super().__init__(*given, preexec_fn=prepare, **named)
+
+    own = services.ConsolePopen
+    services.ConsolePopen = Hearing
+    try:
+        yield
+    finally:
+        services.ConsolePopen = own
 
 
 def _bound(data: Any) -> None:

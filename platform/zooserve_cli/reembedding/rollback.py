@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from zooserve.errors import JobRefused, NoSuchCollection
-from zooserve_cli.reembedding.store import JOB_KEY, Layout, Store
+from zooserve_cli.reembedding.layout import JOB_KEY, Layout
+from zooserve_cli.reembedding.store import Store
 
-__all__ = ["RolledBack", "roll_back"]
+__all__ = ["RolledBack", "roll_back", "way_back"]
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class RolledBack:
         return {**vars(self), "outcome": "rolled back"}
 
 
-def roll_back(store: Store, alias: str) -> RolledBack:
-    """Switch the alias back, in one step; both collections stay. Raises JobRefused where there is no way back."""
+def way_back(store: Store, alias: str) -> RolledBack:
+    """What `roll_back` would do. Raises JobRefused where there is no way back."""
     place = store.place(alias)
     if place is None:
         raise NoSuchCollection(f"There is no alias {alias} at {store.address.shown}.")
@@ -40,5 +41,11 @@ def roll_back(store: Store, alias: str) -> RolledBack:
         )
     if previous not in store.collections():
         raise JobRefused(f"{place.physical} was made in the place of {previous}, which is no more.")
-    store.switch(alias, previous)
     return RolledBack(alias, place.physical, previous, store.count(place.physical), store.count(previous))
+
+
+def roll_back(store: Store, alias: str) -> RolledBack:
+    """Switch the alias back, in one step; both collections stay. Raises JobRefused where there is no way back."""
+    back = way_back(store, alias)
+    store.switch(alias, back.restored, back.left)
+    return back

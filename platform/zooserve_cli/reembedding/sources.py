@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from zooserve_cli.reembedding.rows import DeadLetter, Row, fault_of_text
+from zooserve_cli.reembedding.rows import DeadLetter, Row, fault_of_nesting, fault_of_text
 from zooserve_cli.reembedding.store import Store
 
 __all__ = ["CollectionSource", "Page", "Source", "row_of_record"]
@@ -51,7 +51,7 @@ class CollectionSource:
         return self._store.count(self._collection)
 
     def pages(self, cursor: Any) -> Iterator[Page]:
-        """Pages of `rows` points."""
+        """Pages of `rows` points, or as many as the store gives at once."""
         while True:
             records, cursor = self._store.scroll(self._collection, cursor, self._rows, vectors=list(self._kept))
             page = Page(cursor)
@@ -66,7 +66,7 @@ def row_of_record(record: Any, collection: str, text_field: str, kept: Collectio
     """A point of the source, or why it cannot be embedded."""
     payload = record.payload or {}
     position = f"{collection}, point {record.id}"
-    fault = fault_of_text(payload, text_field)
+    fault = fault_of_nesting(payload) or fault_of_text(payload, text_field)
     if fault is not None:
         return DeadLetter(*fault, position, record.id, payload)
     vectors = record.vector if kept and isinstance(record.vector, dict) else {}

@@ -9,19 +9,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from zooserve.errors import NoSuchCollection, StoreRefused, StoreUnavailable
-from zooserve.sdk.index import DENSE, SPARSE, Index, Place, find
+from zooserve.errors import JobRefused, NoSuchCollection, StoreRefused, StoreUnavailable
+from zooserve.sdk.index import DENSE, Place, find
 from zooserve.sdk.store_faults import folder_in_use, translated
+from zooserve_cli.reembedding.layout import Layout
+from zooserve_cli.reembedding.replies import ReplyBound, ReplyTooLarge
 
-__all__ = ["JOB_KEY", "Address", "Layout", "Store"]
-
-JOB_KEY = "zooserve_reembed"
-"""Under which the new collection's metadata has the job's id, and what to roll back to."""
+__all__ = ["Address", "Store"]
 
 _TIMEOUT_S = 60
 _KEY_STATUS = (401, 403)
+_OF_THE_POINTS = (400, 413, 422, None)
+"""What a refusal of the points themselves has as its status: None is the local mode's. Others are of the whole."""
 _TRIES = 6
 _FIRST_PAUSE_S = 0.5
+_MOST_AT_ONCE = 4096
+_PAGE_BYTES = 8 << 20
+"""Of points that are read together. Parsed they take several times as much."""
+_SENT_BYTES = 8 << 20
+"""Of points that are written together; a server takes 32 MiB unless it was told otherwise."""
 
 Result = TypeVar("Result")
 
@@ -40,48 +46,30 @@ class Address:
         return self.folder or self.url or ""
 
 
-@dataclass(frozen=True)
-class Layout:
-    """What vectors the points of a collection have. Names as in Qdrant, the unnamed one is ""."""
-
-    dense: Mapping[str, Any]
-    """VectorParams by name."""
-    sparse: Mapping[str, Any]
-    """SparseVectorParams by name."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of `create_collection`, taken from the source."""
-    indexes: Mapping[str, Any] = field(default_factory=dict)
-    """Payload indexes by field."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, info: Any) -> "Layout":
-        """Of a CollectionInfo."""
-        params = info.config.params
-        vectors = params.vectors or {}
-        dense = dict(vectors) if isinstance(vectors, Mapping) else {DENSE: vectors}
-        return cls(
-            dense, dict(params.sparse_vectors or {}), _extra(info), _indexes(info), dict(info.config.metadata or {})
-        )
-
-
 class Store:
     """One Qdrant client."""
 
-    def __init__(self, client: Any, address: Address) -> None:
+    def __init__(self, client: Any, address: Address, bound: ReplyBound | None = None) -> None:
         self._client = client
         self.address = address
+        self._bound = bound or ReplyBound()
+        self._at_once = _MOST_AT_ONCE
+        """Points that a page of `_PAGE_BYTES` held of late."""
 
     @classmethod
     @contextmanager
-    def opened(cls, address: Address, *, create: bool = False) -> Iterator["Store"]:
-        """For the block. Raises StoreUnavailable, StoreRefused, and NoSuchCollection for a folder that is none."""
+    def opened(cls, address: Address, *, create: bool = False, trace: bool = True) -> Iterator["Store"]:
+        """For the block. Raises StoreUnavailable, StoreRefused, and NoSuchCollection for a folder that is none.
+
+        With `create` a folder that is none is an empty store, made unless there must be no trace of it.
+        """
+        bound = ReplyBound()
         with warnings.catch_warnings():
             # The local mode warns from 20,000 points on, and of payload indexes; docs/reembed.md says both.
             warnings.filterwarnings("ignore", category=UserWarning)
-            client = _connected(address, create=create)
+            client = _connected(address, bound, create=create, trace=trace)
             try:
-                yield cls(client, address)
+                yield cls(client, address, bound)
             finally:
                 client.close()
 
@@ -96,12 +84,17 @@ class Store:
 
     def collections(self) -> set[str]:
         """Their names; aliases are none."""
-        return {held.name for held in self._patiently(lambda: self._client.get_collections()).collections}
+        return self._patiently(self._collections)
 
     def aliases(self) -> dict[str, str]:
         """Where each leads."""
-        held = self._patiently(lambda: self._client.get_aliases()).aliases
-        return {each.alias_name: each.collection_name for each in held}
+        return self._patiently(self._aliases)
+
+    def _collections(self) -> set[str]:
+        return {held.name for held in self._client.get_collections().collections}
+
+    def _aliases(self) -> dict[str, str]:
+        return {each.alias_name: each.collection_name for each in self._client.get_aliases().aliases}
 
     def info(self, collection: str) -> Any:
         """Its CollectionInfo."""
@@ -111,27 +104,64 @@ class Store:
         """How many points it has, exactly."""
         return int(self._patiently(lambda: self._client.count(collection, exact=True)).count)
 
+    def led_to(self, alias: str) -> str:
+        """The collection that the alias leads to; empty where to nothing, or to something that is no more."""
+        return self._patiently(lambda: self._led_to(alias))
+
+    def _led_to(self, alias: str) -> str:
+        physical = self._aliases().get(alias, "")
+        return physical if physical in self._collections() else ""
+
     def scroll(
         self, collection: str, offset: Any, limit: int, *, vectors: Sequence[str] = (), payload: bool = True
     ) -> tuple[list[Any], Any]:
-        """Records in the order of their ids from `offset` on, and where to go on; None at the end."""
-        records, following = self._patiently(
-            lambda: self._client.scroll(
-                collection, offset=offset, limit=limit, with_payload=payload, with_vectors=list(vectors) or False
+        """Records in the order of their ids from `offset` on, and where to go on; None at the end.
+
+        At most `limit`, at least one, and no more than 8 MiB hold.
+        """
+        while True:
+            asked = min(limit, self._at_once)
+            self._bound.most = None if asked == 1 else _PAGE_BYTES
+            try:
+                records, following = self._patiently(
+                    partial(self._scrolled, collection, offset, asked, list(vectors) or False, payload=payload)
+                )
+            except ReplyTooLarge:
+                self._at_once = asked // 2
+                continue
+            finally:
+                self._bound.most = None
+            held = _fitting(records) if self.is_local else len(records)
+            if held < len(records):
+                self._at_once = held
+                return records[:held], records[held].id
+            self._at_once = min(_MOST_AT_ONCE, self._at_once + asked // 8 + 1)
+            return records, following
+
+    def _scrolled(self, collection: str, offset: Any, limit: int, vectors: Any, *, payload: bool) -> Any:
+        from qdrant_client.http.exceptions import ResponseHandlingException
+
+        try:
+            records, following = self._client.scroll(
+                collection, offset=offset, limit=limit, with_payload=payload, with_vectors=vectors
             )
-        )
+        except ResponseHandlingException as exc:
+            if isinstance(exc.source, ReplyTooLarge):
+                raise exc.source from exc
+            raise
         return list(records), following
 
-    def sample(self, collection: str, limit: int, vector: str) -> list[Any]:
-        """Points drawn by chance, with payload and the vector of this name."""
+    def sample(self, collection: str, limit: int, vector: str, key: str) -> list[Any]:
+        """Points drawn by chance, with the vector of this name, and of their payload what is under the key."""
         from qdrant_client import models
 
+        payload: Any = [key] if key.isidentifier() else True  # of others Qdrant makes paths
         drawn = models.SampleQuery(sample=models.Sample.RANDOM)
         with_vectors = [vector] if vector else True
         return list(
             self._patiently(
                 lambda: self._client.query_points(
-                    collection, query=drawn, limit=limit, with_payload=True, with_vectors=with_vectors
+                    collection, query=drawn, limit=limit, with_payload=payload, with_vectors=with_vectors
                 )
             ).points
         )
@@ -172,17 +202,28 @@ class Store:
             self._client.delete_collection(collection)
 
     def upsert(self, collection: str, points: Sequence[Any]) -> dict[int, str]:
-        """PointStructs, stored when this returns; by their place those that Qdrant refuses, and why."""
+        """PointStructs, stored when this returns; by their place those that Qdrant refuses, and why.
+
+        Raises StoreRefused for a refusal that is not of these points: of the key, or of a collection that is gone.
+        """
+        refused: dict[int, str] = {}
+        for start, batch in [(0, points)] if self.is_local else _batches(points):
+            refused.update({start + place: why for place, why in self._upserted(collection, batch).items()})
+        return refused
+
+    def _upserted(self, collection: str, points: Sequence[Any]) -> dict[int, str]:
         if not points:
             return {}
         try:
             self._patiently(lambda: self._client.upsert(collection, list(points), wait=True))
         except StoreRefused as exc:
+            if getattr(exc.__cause__, "status_code", None) not in _OF_THE_POINTS:
+                raise
             if len(points) == 1:
                 return {0: str(exc)}
             half = len(points) // 2
-            later = self.upsert(collection, points[half:])
-            return self.upsert(collection, points[:half]) | {half + place: why for place, why in later.items()}
+            later = self._upserted(collection, points[half:])
+            return self._upserted(collection, points[:half]) | {half + place: why for place, why in later.items()}
         return {}
 
     def remove(self, collection: str, points: Sequence[int | str]) -> None:
@@ -190,17 +231,30 @@ class Store:
         if points:
             self._patiently(lambda: self._client.delete(collection, list(points), wait=True))
 
-    def switch(self, alias: str, collection: str) -> None:
-        """Make the alias lead to the collection, in one step, whatever it led to before."""
+    def switch(self, alias: str, collection: str, expected: str) -> None:
+        """Make the alias lead to the collection instead of to `expected` (empty: to nothing), in one step.
+
+        Raises JobRefused where it leads elsewhere. Qdrant cannot compare and switch in one: the look comes just before.
+        """
+        self._patiently(lambda: self._switched(alias, collection, expected))
+
+    def _switched(self, alias: str, collection: str, expected: str) -> None:
         from qdrant_client import models
 
+        now = self._led_to(alias)
+        if now == collection:
+            return
+        _refuse_moved(alias, now, expected, collection)
         steps: list[Any] = []
-        if alias in self.aliases():
+        if alias in self._aliases():
             steps.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
         made = models.CreateAlias(collection_name=collection, alias_name=alias)
         steps.append(models.CreateAliasOperation(create_alias=made))
-        with translated(self.address.shown):
-            self._client.update_collection_aliases(steps)
+        self._client.update_collection_aliases(steps)
+
+    def require_unmoved(self, alias: str, expected: str, target: str) -> None:
+        """Raises JobRefused where the alias leads to neither of the two: somebody else has switched it."""
+        _refuse_moved(alias, self.led_to(alias), expected, target)
 
     def _patiently(self, call: Callable[[], Result]) -> Result:
         """What can be repeated without harm, tried again for half a minute while a server is away."""
@@ -215,18 +269,64 @@ class Store:
         raise AssertionError("unreachable")
 
 
-def _connected(address: Address, *, create: bool) -> Any:
+def _refuse_moved(alias: str, now: str, expected: str, target: str) -> None:
+    if now in (expected, target):
+        return
+    raise JobRefused(
+        f"{alias} leads to {now or 'nothing'} now and led to {expected or 'nothing'} before: somebody else switched it "
+        f"meanwhile, so it was left as it is. If that is right, {target} is not needed. If it is not, point {alias} "
+        f"back at {expected or 'nothing'} in Qdrant and give the same command; --restart begins anew from where it "
+        "leads now."
+    )
+
+
+def _fitting(records: Sequence[Any]) -> int:
+    """How many of them a page holds, one at least."""
+    size = 0
+    for place, record in enumerate(records):
+        size += _weight(record)
+        if place and size > _PAGE_BYTES:
+            return place
+    return len(records)
+
+
+def _batches(points: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
+    """The points, as many as are written together, each with the place of the first."""
+    start, size = 0, 0
+    for place, point in enumerate(points):
+        weight = _weight(point)
+        if place > start and size + weight > _SENT_BYTES:
+            yield start, points[start:place]
+            start, size = place, 0
+        size += weight
+    if points:
+        yield start, points[start:]
+
+
+def _weight(point: Any) -> int:
+    """The bytes of a point as JSON; too many to share a page where it cannot be written."""
+    try:
+        return len(point.model_dump_json())
+    except ValueError:  # of what is nested too deeply, or no UTF-8
+        return _PAGE_BYTES
+
+
+def _connected(address: Address, bound: ReplyBound, *, create: bool, trace: bool) -> Any:
     from qdrant_client import QdrantClient
 
     if address.folder is None:
         with _key_told(address), translated(address.shown):
             client = QdrantClient(
-                url=address.url, api_key=address.api_key, timeout=_TIMEOUT_S, check_compatibility=False
-            )
+                url=address.url, api_key=address.api_key, timeout=_TIMEOUT_S, check_compatibility=False,
+                **bound.client_arguments,
+            )  # fmt: skip
             client.get_collections()  # a server that is down or refuses the key is told at once
             return client
-    if not create and not (Path(address.folder) / "meta.json").is_file():
+    is_there = (Path(address.folder) / "meta.json").is_file()
+    if not create and not is_there:
         raise NoSuchCollection(f"{address.folder} is no Qdrant folder, so there is no collection to read.")
+    if not is_there and not trace:
+        return QdrantClient(":memory:")
     try:
         Path(address.folder).mkdir(parents=True, exist_ok=True)
         return QdrantClient(path=address.folder)
@@ -249,52 +349,3 @@ def _key_told(address: Address) -> Iterator[None]:
             f"Qdrant at {address.shown} refuses {given}: set the right one in QDRANT_API_KEY, or in the variable that "
             "--qdrant-key-variable names."
         ) from exc
-
-
-def _extra(info: Any) -> dict[str, Any]:
-    """What a server is told of how to keep the points; the local mode passes it by."""
-    from qdrant_client import models
-
-    params, config = info.config.params, info.config
-    kept = {
-        "on_disk_payload": params.on_disk_payload,
-        "shard_number": params.shard_number,
-        "replication_factor": params.replication_factor,
-        "write_consistency_factor": params.write_consistency_factor,
-        "quantization_config": config.quantization_config,
-        "hnsw_config": _diff(config.hnsw_config, models.HnswConfigDiff),
-    }
-    return {name: value for name, value in kept.items() if value is not None}
-
-
-def _diff(config: Any, kind: Any) -> Any:
-    """A configuration as the arguments that set it."""
-    if config is None:
-        return None
-    said = config.model_dump(exclude_none=True)
-    return kind(**{name: value for name, value in said.items() if name in kind.model_fields})
-
-
-def _indexes(info: Any) -> dict[str, Any]:
-    return {name: held.params or held.data_type for name, held in (info.payload_schema or {}).items()}
-
-
-def sparse_params() -> Any:
-    """Of a sparse vector that nothing else is known of."""
-    from qdrant_client import models
-
-    return models.SparseVectorParams()
-
-
-def dense_params(dimensions: int) -> Any:
-    """Of the dense vector of a collection that begins with this job."""
-    from qdrant_client import models
-
-    return models.VectorParams(size=dimensions, distance=models.Distance.COSINE)
-
-
-def new_layout(index: Index, metadata: Mapping[str, Any]) -> Layout:
-    """As the SDK creates its collections: the unnamed dense vector, and the sparse one if there is one."""
-    sparse = {} if index.sparse is None else {SPARSE: sparse_params()}
-    indexes = {"document": "keyword"}
-    return Layout({DENSE: dense_params(index.dimensions)}, sparse, {}, indexes, metadata)

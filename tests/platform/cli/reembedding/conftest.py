@@ -2,8 +2,10 @@
 
 import base64
 import hashlib
+import importlib.util
 import json
 import math
+import sys
 import uuid
 from array import array
 from collections.abc import Iterator
@@ -103,6 +105,11 @@ class Bench:
         """What `embed` makes of it."""
         return vector_of(text, "embed")
 
+    def behind(self, stand_in: Any) -> None:
+        """From here on the store is this server."""
+        self.address = Address(url=stand_in.url)
+        self.client = lambda: Unclosed(stand_in.client)
+
     def run(self, collection: str = "docs", to: str = "embed", **asked: Any) -> Summary:
         """One run of the command."""
         request = Request(collection, to, self.address, **{"part_rows": 5, **asked})
@@ -131,6 +138,20 @@ class Bench:
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+class Unclosed:
+    """A server's own client: who asks it through this one does not end it."""
+
+    def __init__(self, client: QdrantClient) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        """What it has."""
+        return getattr(self._client, name)
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 class Quiet:
     """A screen that nobody looks at."""
 
@@ -142,6 +163,36 @@ class Quiet:
 
     def at(self, done: int, dead: int) -> None:
         """Nothing."""
+
+
+@pytest.fixture(scope="session")
+def standins() -> Any:
+    """The benchmark's module of stand-ins."""
+    path = Path(__file__).parents[4] / "benchmarks" / "reembed_standins.py"
+    spec = importlib.util.spec_from_file_location("reembed_standins", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def qdrant(standins: Any) -> Iterator[Any]:
+    """A stand-in for a Qdrant server, that runs."""
+    stand_in = standins.QdrantStandIn()
+    with stand_in.serving():
+        yield stand_in
+    stand_in.client.close()
+
+
+@pytest.fixture
+def router(standins: Any) -> Iterator[Any]:
+    """A stand-in for a platform, that runs."""
+    stand_in = standins.RouterStandIn(dimensions=SIZE)
+    with stand_in.serving():
+        yield stand_in
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import errno
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from zooserve.errors import (
 from zooserve.sdk.index import Index
 from zooserve_cli.reembedding import course
 from zooserve_cli.reembedding.comparing import same_payload
+from zooserve_cli.reembedding.course import Course
 from zooserve_cli.reembedding.job import JobFolder
 from zooserve_cli.reembedding.ledger import Ledger
 from zooserve_cli.reembedding.rollback import roll_back
@@ -148,7 +150,7 @@ def test_what_the_source_gains_and_loses_meanwhile_is_made_good(
 ) -> None:
     bench.fill(payloads)
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "switch", killed)
+        patch.setattr(Course, "_switch", killed)
         with pytest.raises(Killed):
             bench.run()
     changed = dict(payloads)
@@ -170,7 +172,7 @@ def test_a_dead_row_that_is_mended_in_the_source_is_embedded_after_all(
 ) -> None:
     bench.fill(payloads)
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "switch", killed)
+        patch.setattr(Course, "_switch", killed)
         with pytest.raises(Killed):
             bench.run()
     changed = dict(payloads)
@@ -188,17 +190,187 @@ def test_a_dead_row_that_is_mended_in_the_source_is_embedded_after_all(
     assert counted == {mended: 1, still_bad: 2, **dict.fromkeys(others, 1)}
 
 
-def test_what_is_added_after_the_last_comparison_is_told(bench, payloads, monkeypatch: pytest.MonkeyPatch) -> None:
+def beside(monkeypatch: pytest.MonkeyPatch, owner: Any, step: str, act: Callable[[Store], None]) -> None:
+    """Somebody else does this just before the step."""
+    real = getattr(owner, step)
+
+    def with_another(store: Store, *given: Any, **named: Any) -> Any:
+        act(store)
+        return real(store, *given, **named)
+
+    monkeypatch.setattr(owner, step, with_another)
+
+
+def late(store: Store) -> None:
+    point = models.PointStruct(id=3001, vector=[1, 2, 3], payload={"text": "late"})
+    assert not store.upsert("docs--old", [point])
+
+
+def test_what_is_added_or_removed_after_the_last_comparison_is_told(
+    bench, payloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.fill(payloads)
-    real = course.proven
+    with monkeypatch.context() as patch:
+        beside(patch, Store, "switch", late)
+        assert bench.run().written_since == 1
+    with Store.opened(bench.address) as store:
+        roll_back(store, "docs")
+    beside(monkeypatch, Store, "switch", lambda store: store.remove("docs--old", [3001, 1]))
+    done = bench.run()
+    assert (done.written_since, done.removed_since, done.added_meanwhile) == (0, 2, 1)
 
-    def beside_a_writer(store: Store, *given: Any) -> Any:
-        late = models.PointStruct(id=3001, vector=[1, 2, 3], payload={"text": "late"})
-        assert not store.upsert("docs--old", [late])
-        return real(store, *given)
 
-    monkeypatch.setattr(course, "proven", beside_a_writer)
-    assert bench.run().written_since == 1
+def test_what_is_added_while_the_sample_is_proven_is_embedded(bench, payloads, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.fill(payloads)
+    beside(monkeypatch, course, "proven", late)
+    done = bench.run()
+    assert (done.added_meanwhile, done.written_since) == (1, 0)
+    assert bench.records()[3001].payload == {"text": "late"}
+
+
+def lead(bench: Any, alias: str, collection: str) -> None:
+    """Somebody else switches."""
+    client = bench.client()
+    made = models.CreateAlias(collection_name=collection, alias_name=alias)
+    client.update_collection_aliases(
+        [
+            models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)),
+            models.CreateAliasOperation(create_alias=made),
+        ]
+    )
+    client.close()
+
+
+def other_collection(bench: Any) -> None:
+    client = bench.client()
+    params = models.VectorParams(size=3, distance=models.Distance.COSINE)
+    client.create_collection("docs--other", vectors_config=params, metadata=OLD.metadata)
+    client.upsert("docs--other", [models.PointStruct(id=1, vector=[1, 2, 3], payload={"text": "other"})])
+    client.close()
+
+
+def test_an_alias_that_somebody_switches_meanwhile_is_left_and_led_back_the_job_goes_on(
+    bench, payloads, qdrant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.behind(qdrant)
+    bench.fill(payloads)
+    other_collection(bench)
+    with monkeypatch.context() as patch:
+        beside(patch, course, "proven", lambda store: lead(bench, "docs", "docs--other"))
+        with pytest.raises(JobRefused, match=r"docs leads to docs--other now and led to docs--old before.*--restart"):
+            bench.run()
+    assert bench.aliases() == {"docs": "docs--other"}
+    with pytest.raises(JobRefused, match="source: 'docs--old' then, 'docs--other' now"):
+        bench.run()
+    lead(bench, "docs", "docs--old")
+    assert bench.run().outcome == "switched"
+    check(bench, payloads)
+
+
+def test_an_alias_of_files_that_moved_between_two_runs_is_left(
+    bench, payloads, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.fill(payloads)
+    other_collection(bench)
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "one"}\n')
+    with monkeypatch.context() as patch:
+        patch.setattr(course, "proven", killed)
+        with pytest.raises(Killed):
+            bench.run(files=(path,))
+    lead(bench, "docs", "docs--other")
+    with pytest.raises(JobRefused, match="leads to docs--other now and led to docs--old before"):
+        bench.run(files=(path,))
+    assert bench.run(files=(path,), restart=True).previous == "docs--other"
+
+
+def test_a_rollback_beside_another_switch_is_refused(bench, payloads, qdrant, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.behind(qdrant)
+    bench.fill(payloads)
+    other_collection(bench)
+    bench.run()
+    beside(monkeypatch, Store, "switch", lambda store: lead(bench, "docs", "docs--other"))
+    with Store.opened(bench.address) as store, pytest.raises(JobRefused, match="somebody else switched it"):
+        roll_back(store, "docs")
+    assert bench.aliases() == {"docs": "docs--other"}
+
+
+def test_points_that_were_added_after_a_switch_which_a_kill_cut_off_are_not_removed(
+    bench, payloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.fill(payloads)
+    real = Store.switch
+
+    def killed_behind_it(self: Store, *given: Any) -> None:
+        real(self, *given)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "switch", killed_behind_it)
+        with pytest.raises(Killed):
+            bench.run()
+    client = bench.client()
+    client.upsert("docs", [models.PointStruct(id=2001, vector=bench.vector_of("own"), payload={"text": "own"})])
+    client.close()
+    with Store.opened(bench.address) as store:
+        roll_back(store, "docs")
+    with pytest.raises(JobRefused, match=r"holds points that docs--old does not, as 2001"):
+        bench.run()
+    assert 2001 in bench.records(TARGET)
+    client = bench.client()
+    client.delete(TARGET, [2001])
+    client.close()
+    assert bench.run().outcome == "switched"
+    check(bench, payloads)
+
+
+def test_a_key_that_is_refused_while_points_are_written_makes_no_dead_letters(
+    bench, payloads, qdrant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.behind(qdrant)
+    bench.fill(payloads)
+    qdrant.fault = lambda method, path: (403, {}, b"no") if method == "PUT" and path.endswith("/points") else None
+    with pytest.raises(JobStopped, match=r"refuses.*403.*same command goes on"):
+        bench.run()
+    assert not [letter for letter in bench.letters() if letter["reason"] == "refused by Qdrant"]
+    qdrant.fault = lambda method, path: None
+    assert bench.run().points == COUNT - DEAD
+    check(bench, payloads)
+
+
+def test_heavy_payloads_that_changed_meanwhile_are_staged_in_small_parts(
+    bench, payloads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.fill(payloads)
+    bench.run(part_rows=256)
+    with Store.opened(bench.address) as store:
+        roll_back(store, "docs")
+        heavy = [
+            models.PointStruct(id=number, vector=[1, 2, 3], payload={"text": f"{number}", "more": "x" * 1_500_000})
+            for number in range(5000, 5008)
+        ]
+        assert not store.upsert("docs--old", heavy)
+    sizes: list[int] = []
+    real = JobFolder.write_part
+
+    def measured(self: JobFolder, part: int, rows: bytes) -> None:
+        sizes.append(len(rows))
+        real(self, part, rows)
+
+    monkeypatch.setattr(JobFolder, "write_part", measured)
+    assert bench.run(part_rows=256).added_meanwhile == 8
+    assert len(sizes) > 1
+    assert max(sizes) < 6 << 20
+
+
+def test_a_payload_nested_deeper_than_qdrant_reads_is_a_dead_letter_and_counts_once(bench, payloads) -> None:
+    deep: Any = "bottom"
+    for _ in range(200):
+        deep = [deep]
+    bench.fill({**payloads, 4001: {"text": "deep", "deep": deep}})
+    done = bench.run()
+    assert (done.points, done.dead) == (COUNT - DEAD, DEAD + 1)
+    assert [letter["id"] for letter in bench.letters()].count(4001) == 1
 
 
 def test_rolled_back_it_leads_where_it_led_and_forward_again(bench, payloads) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from zooserve.errors import BackendUnavailable, OtherEmbeddingSpace
+from zooserve.errors import BackendUnavailable, InternalError, OtherEmbeddingSpace, Overloaded
 from zooserve.sdk.blocking.client import Zoo
 from zooserve_cli.reembedding.embedding import Embedder, Orders, Pace
 
@@ -89,6 +89,76 @@ def test_an_overloaded_platform_is_waited_for_as_it_asks() -> None:
         assert made.embed(["a"]).places == [0]
     assert slept[0] >= 7
     assert len(slept) == 2
+
+
+def test_one_that_says_come_back_at_once_is_waited_for_all_the_same() -> None:
+    answers = iter([refused(429, "overloaded", **{"retry-after": "0"})] * 5)
+    slept: list[float] = []
+    made, http = embedder(lambda texts: next(answers, None) or vectors_of(texts), slept)
+    with http:
+        assert made.embed(["a"]).places == [0]
+    assert len(slept) == 5
+    assert min(slept) >= 1
+    assert sorted(slept) == slept
+
+
+def test_one_that_refuses_for_overload_for_long_ends_the_job_with_no_text_refused() -> None:
+    slept: list[float] = []
+    made, http = embedder(lambda texts: refused(429, "overloaded", **{"retry-after": "5"}), slept)
+    with http, pytest.raises(Overloaded):
+        made.embed(["a", "b"])
+    assert ORDERS.patience_s / 2 < sum(slept) <= ORDERS.patience_s
+
+
+def test_a_router_that_is_gone_for_a_while_is_waited_for() -> None:
+    gone = [4]
+
+    def answer(texts: list[str]) -> httpx.Response:
+        if gone[0]:
+            gone[0] -= 1
+            raise httpx.ConnectError("refused")
+        return vectors_of(texts)
+
+    slept: list[float] = []
+    made, http = embedder(answer, slept)
+    with http:
+        done = made.embed(["a", "b"])
+    assert done.places == [0, 1]
+    assert not done.refused
+    assert slept == [1, 2, 4, 8]
+
+
+def test_a_text_that_the_platform_fails_at_each_time_is_singled_out_while_others_are_embedded() -> None:
+    def answer(texts: list[str]) -> httpx.Response:
+        return refused(502, "backend_failed") if "poison" in texts else vectors_of(texts)
+
+    texts = [f"fine {number}" for number in range(64)]
+    texts[20] = "poison"
+    made, http = embedder(answer)
+    with http:
+        done = made.embed(texts)
+    assert {place: reason for place, (reason, _) in done.refused.items()} == {20: "fails in the platform"}
+    assert sorted(done.places) == [place for place in range(64) if place != 20]
+
+
+def test_a_platform_that_fails_at_everything_makes_no_text_a_dead_letter() -> None:
+    slept: list[float] = []
+    made, http = embedder(lambda texts: refused(500, "internal_error"), slept)
+    with http, pytest.raises(InternalError):
+        made.embed(["a", "b"])
+    assert ORDERS.patience_s / 2 < sum(slept) <= ORDERS.patience_s
+
+
+def test_a_platform_that_fails_for_a_while_makes_no_text_a_dead_letter() -> None:
+    left = [7]  # the probes among them
+
+    def answer(texts: list[str]) -> httpx.Response:
+        left[0] -= 1
+        return refused(502, "backend_failed") if left[0] >= 0 else vectors_of(texts)
+
+    made, http = embedder(answer)
+    with http:
+        assert made.embed(["a"]).places == [0]
 
 
 def test_one_that_stays_away_ends_the_job_when_patience_is_over() -> None:

@@ -1,6 +1,7 @@
 """Rows of files: every row is read once, good or dead, wherever reading began."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from zooserve.errors import JobRefused
 from zooserve_cli.reembedding.files import FileSource, SeenIds, stamps
-from zooserve_cli.reembedding.rows import DeadLetter, Row
+from zooserve_cli.reembedding.rows import LONGEST_ROW_BYTES, DeadLetter, Row, digest
 from zooserve_cli.reembedding.sources import Page
 
 BAD = {
@@ -129,6 +130,100 @@ def test_parquet_dates_that_python_has_not_are_dead_letters(tmp_path: Path) -> N
         assert letter.reason == "payload that is no JSON"
         assert name in letter.as_json()
         assert len(page.rows) == 1
+
+
+def test_a_line_that_is_too_long_is_never_held_and_reading_goes_on_behind_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with path.open("wb") as file:
+        file.write(good(1) + b"\n" + b'{"id": 2, "text": "')
+        for _ in range(64):
+            file.write(b"x" * (1 << 20))
+        file.write(b'"}\n' + good(3) + b"\n" + b"[" * (9 << 20))  # and one without an end
+    read = source(path, rows=1)
+    tracemalloc.start()
+    pages = list(read.pages(None))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 40 << 20
+    first, long, second, endless = items(pages)
+    assert (first.point, second.point) == (1, 3)
+    assert (long.reason, long.position) == ("too long", f"{path}:2")
+    said = json.loads(long.as_json())
+    assert said["bytes"] == (64 << 20) + 22
+    assert len(said["base64"]) < 100_000
+    assert "67,108,886 bytes; at most 8,388,608" in said["detail"]
+    assert endless.reason == "too long"
+    for number, page in enumerate(pages[:-1]):
+        assert items(read.pages(page.cursor)) == items(pages[number + 1 :])
+
+
+def test_lines_of_just_the_longest_length_are_read(tmp_path: Path) -> None:
+    for size, reasons in ((LONGEST_ROW_BYTES, []), (LONGEST_ROW_BYTES + 1, ["too long"])):
+        line = b'{"text": "a", "more": "' + b"x" * (size - 25) + b'"}'
+        assert len(line) == size
+        read = items(source(jsonl(tmp_path, "a.jsonl", [line, good(1)])).pages(None))
+        assert [item.reason for item in read if isinstance(item, DeadLetter)] == reasons
+        assert len(read) == 2
+
+
+def test_pages_of_long_rows_are_cut_by_their_bytes(tmp_path: Path) -> None:
+    texts = ["y" * 700_000 + str(number) for number in range(40)]
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")
+    jsonl(tmp_path, "b.jsonl", [json.dumps({"text": text}).encode() for text in texts])
+    for name in ("a.parquet", "b.jsonl"):
+        pages = list(source(tmp_path / name, rows=256).pages(None))
+        assert max(sum(len(row.text) for row in page.rows) for page in pages) < 6 << 20
+        assert [row.text for row in items(pages)] == texts
+
+
+def test_of_parquet_few_rows_are_decoded_at_a_time(tmp_path: Path) -> None:
+    texts = ["z" * 1_000_000 + str(number) for number in range(64)]
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(
+        pyarrow.table({"text": texts}), path, use_dictionary=False, compression="none", write_batch_size=1
+    )
+    pool = pyarrow.default_memory_pool()
+    before = pool.bytes_allocated()
+    held = [pool.bytes_allocated() - before for _ in source(path, rows=2).pages(None)]
+    assert max(held) < 16 << 20
+
+
+def test_a_parquet_row_that_is_too_long_is_a_letter(tmp_path: Path) -> None:
+    table = pyarrow.table({"text": ["a", "b", "c"], "picture": [b"", b"p" * (9 << 20), b""]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    first, long, last = items(source(tmp_path / "a.parquet").pages(None))
+    assert (first.text, last.text) == ("a", "c")
+    assert long.reason == "too long"
+    assert json.loads(long.as_json())["bytes"] > 9 << 20
+
+
+def test_a_file_that_is_named_more_than_once_is_read_once(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    path = jsonl(folder, "a.jsonl", [good(1), good(2)])
+    (folder / "soft.jsonl").symlink_to(path)
+    (folder / "hard.jsonl").hardlink_to(path)
+    (tmp_path / "other").symlink_to(folder)
+    spelled = folder / ".." / "rows" / "a.jsonl"
+    for paths in (
+        [folder],
+        [folder, path],
+        [path, path],
+        [path, spelled],
+        [path, folder / "hard.jsonl", tmp_path / "other"],
+    ):
+        assert [stamp.path for stamp in stamps(paths)] == [str(path)]
+        assert source(*paths).count() == 2
+
+
+@pytest.mark.parametrize("depth", [150, 400, 900])
+def test_a_payload_that_is_nested_too_deeply_for_qdrant_is_a_letter(tmp_path: Path, depth: int) -> None:
+    deep = b'{"id": 5, "text": "x", "deep": ' + b"[" * depth + b"]" * depth + b"}"
+    (page,) = source(jsonl(tmp_path, "a.jsonl", [good(1), deep, good(2)])).pages(None)
+    assert [row.point for row in page.rows] == [1, 2]
+    assert page.dead[0].reason in ("payload that is no JSON", "no JSON")
+    assert json.loads(page.dead[0].as_json())["position"].endswith(":2")
+    assert len(digest(page.dead[0].content)) == 16
 
 
 def test_a_folder_is_all_its_files_in_order_and_others_are_not_looked_at(tmp_path: Path) -> None:
