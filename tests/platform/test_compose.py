@@ -133,6 +133,16 @@ def test_a_container_has_what_it_needs_and_no_more(profile: str, name: str) -> N
     assert re.search(r":[^:]*\d\.?\d", each["image"]), "a tag that moves"
 
 
+@pytest.mark.parametrize("profile", SERVERS)
+def test_our_own_images_are_built_once_and_never_asked_of_a_registry(profile: str) -> None:
+    services = rendered(profile)["services"].values()
+    built = [each["image"] for each in services if "build" in each]
+    assert len(built) == len(set(built))
+    assert set(built) == {each["image"] for each in services if each["image"].startswith("zooserve/")}
+    assert {each.get("pull_policy") for each in services if each["image"] in built} == {"never"}
+    assert not [each for each in services if "pull_policy" in each and each["image"] not in built]
+
+
 def test_whose_image_would_be_root_gets_another_user() -> None:
     """Our own images name theirs (tests/platform/containers), as do the others' that are used as they are."""
     assert service("vllm")["user"] == "2000:0"
@@ -500,6 +510,7 @@ def test_engines_are_put_in_place_before_the_zoo_that_serves_them() -> None:
     assert services["zoo"]["depends_on"]["engines"]["condition"] == "service_completed_successfully"
     engines = services["engines"]
     assert engines["image"] == services["zoo"]["image"]
+    assert "build" not in engines
     program, verb, *flags = [*engines["entrypoint"][1:], *engines["command"]][1:]
     told = subprocess.run([sys.executable, "-m", program, verb, "--help"], capture_output=True, text=True, check=True)
     assert flags
