@@ -174,6 +174,13 @@ def test_gpus_are_given_by_their_ids_and_none_where_none_is_needed(profile: str,
     assert all(device["driver"] == "nvidia" and device["capabilities"] == ["gpu"] for device in devices)
 
 
+def test_an_override_gives_the_leaf_several_gpus_in_the_place_of_one() -> None:
+    (device,) = rendered("gpu", "platform/deploy/compose.leaf-gpus.yml")["services"]["leaf"]["deploy"]["resources"][
+        "reservations"
+    ]["devices"]
+    assert device["device_ids"] == ["1", "2", "3", "4"]
+
+
 @pytest.mark.parametrize("name", GPUS)
 def test_nvidias_containers_have_what_they_ask_for(name: str) -> None:
     each = service(name)
