@@ -123,6 +123,15 @@ def test_nothing_is_compiled_or_installed_by_pip_in_what_is_shipped(container_fi
     assert not [run for run in final.all("RUN") if re.search(r"\b(gcc|build-essential|curl|wget|git)\b", run)]
 
 
+def test_debian_brings_the_router_what_a_checkout_needs_and_python_has_not(read_container_file) -> None:
+    (_, final) = read_container_file("router/Dockerfile").stages
+    installed = re.search(r"--no-install-recommends (.+?) &&", " ".join(final.all("RUN")))
+    looked_for = re.findall(r'missing="\$missing ([a-z0-9]+)"', (ROOT / "platform/deploy/prerequisites.sh").read_text())
+    # The other two, libpython and venv, are part of Docker's Python.
+    assert installed is not None
+    assert installed[1].split() == looked_for
+
+
 def test_no_image_relies_on_pythonpath_or_holds_a_secret(container_file) -> None:
     variables = " ".join(value for stage in container_file.stages for value in (*stage.all("ENV"), *stage.all("ARG")))
     assert "PYTHONPATH" not in variables
