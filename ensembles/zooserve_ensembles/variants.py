@@ -48,7 +48,6 @@ STRATEGY_REASON = (
     "1: the arena grows by what is asked for, not to the next power of two. It stands here, like the limit, and not in "
     "an execution accelerator: what stands there the backend replaces by 0, and by no limit."
 )
-SHRINK_REASON = "What a run needed beyond the weights goes back to the card after it."
 PROFILE_REASON = (
     "Each profile holds one length. ON_PROFILE_CHANGE: a context takes the memory of its own profile, not of the "
     "largest."
@@ -90,7 +89,9 @@ def encoder_variants(
     """
     cuda = _on_cuda(member, arena)
     bulk_twice = replace(cuda, instances=2, reasons={**cuda.reasons, "instance_group": ENCODERS_REASON})
-    shared = _on_cpu(member, too_large) if too_large else _given_back(cuda)
+    # Its arena is kept there too: giving it back after each run cost 28 to 93% of the texts/s (benchmarks/results.md),
+    # and whoever shares the card has taken his share at his start.
+    shared = _on_cpu(member, too_large) if too_large else cuda
     made = {
         "gpu": cuda,
         "h200": bulk_twice if slo_class == "bulk" else cuda,
@@ -157,12 +158,6 @@ def _on_cuda(member: Member, arena: Arena | None) -> Member:
         warmups=(*member.warmups, full),
         reasons={"intra_op_thread_count": THREADS_REASON, **reasons},
     )
-
-
-def _given_back(cuda: Member) -> Member:
-    shrink = {"memory.enable_memory_arena_shrinkage": f"gpu:{CARD}"}
-    reasons = {**cuda.reasons, "memory.enable_memory_arena_shrinkage": SHRINK_REASON}
-    return replace(cuda, parameters={**cuda.parameters, **shrink}, reasons=reasons)
 
 
 def _with_tensorrt(cuda: Member) -> Member:

@@ -1,5 +1,6 @@
 """The committed hardware variants, by Triton's own protobuf: the default's tensors, and what native backends read."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 ZOO = ROOT / "model_repository" / "zoo"
 FILES = sorted(ZOO.glob("*/configs/*.pbtxt"))
 GPU = pb.ModelInstanceGroup.KIND_GPU
+ARENAS = {"embed_sparse_encoder": 7610, "embed_multilingual_encoder": 2240, "rerank_cross_encoder": 326}
+"""MiB of a session with full batches; every other encoder on a GPU is MiniLM's 852."""
 
 
 def parsed(file: Path) -> Any:
@@ -128,17 +131,31 @@ def test_threads_are_said_wherever_onnx_runtime_would_choose_them() -> None:
 
 
 def test_a_session_on_a_gpu_has_a_limit_that_was_measured_and_a_card() -> None:
-    arenas = {"embed_sparse_encoder": 7610, "embed_multilingual_encoder": 2240, "rerank_cross_encoder": 326}
     on_gpu = [(name, config) for name, config in variants("onnxruntime") if config.instance_group[0].kind == GPU]
     assert len(on_gpu) >= 20
     for name, config in on_gpu:
         (group,) = config.instance_group
         assert list(group.gpus) == [0], name
         limit = int(parameters(config)["gpu_mem_limit"]) >> 20
-        assert 1 < limit / arenas.get(config.name, 852) < 1.5, name
+        assert 1 < limit / ARENAS.get(config.name, 852) < 1.5, name
         # An accelerator "cuda" would be the wrong place: the backend replaces what stands there.
         names = [entry.name for entry in config.optimization.execution_accelerators.gpu_execution_accelerator]
         assert "cuda" not in names, name
+
+
+def test_the_measured_arenas_are_those_on_record() -> None:
+    record = json.loads((ROOT / "benchmarks" / "recorded" / "gpu_memory_h200.json").read_text())
+    held = {
+        (each["model"], each["sessions"]): each["mib"]
+        for each in record
+        if each["reading"] == "growth" and each["strategy"] == "kSameAsRequested" and not each["given_back"]
+    }
+    one, two = held["embed_encoder", 1], held["embed_encoder", 2]
+    context, weights_mib = 2 * one["mixed"] - two["mixed"], 86
+    session = two["opened"] - one["opened"] - weights_mib
+    assert (context, session) == (531, 96)
+    arenas = {model: mib["mixed"] - context - session for (model, sessions), mib in held.items() if sessions == 1}
+    assert arenas == {"embed_encoder": 852, **ARENAS}
 
 
 def test_what_integer_products_or_a_shared_card_rule_out_stays_on_the_cpu() -> None:
@@ -149,11 +166,10 @@ def test_what_integer_products_or_a_shared_card_rule_out_stays_on_the_cpu() -> N
     }
 
 
-def test_a_shared_card_gets_back_what_a_run_needed() -> None:
+def test_what_runs_whole_on_the_cpu_gives_its_memory_back_and_a_card_keeps_its_limit() -> None:
     for name, config in variants("onnxruntime"):
-        if name.endswith("/shared"):
-            device = "gpu:0" if config.instance_group[0].kind == GPU else "cpu:0"
-            assert parameters(config)["memory.enable_memory_arena_shrinkage"] == device, name
+        given_back = parameters(config).get("memory.enable_memory_arena_shrinkage")
+        assert given_back == (None if config.instance_group[0].kind == GPU else "cpu:0"), name
 
 
 def test_the_measured_instances_for_bulk_stand_in_h200() -> None:

@@ -13,7 +13,7 @@ MODELS = (
     "embed_bulk_tokenizer",  # its variant: four instances instead of one
     "embed_encoder",  # its variant: on a GPU
     "embed_sparse",  # no variant
-    "embed_sparse_encoder",  # its variant: on the CPU, nothing ragged, the arena given back
+    "embed_sparse_encoder",  # its variant: on the CPU, nothing ragged
     "embed_sparse_tokenizer",  # no variant of this name
 )
 TEXTS = ("short", "a text of quite some more words than the other one, so that it falls into another bucket")
