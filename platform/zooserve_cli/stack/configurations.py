@@ -26,6 +26,8 @@ RULES = (UNREADABLE, UNSEEN, VARIABLE)
 
 _SUFFIXES = (".yml", ".yaml")
 _MOST_FILES = 50
+_BESIDE = {"rules", "tests"}
+"""Folders of alert rules and of tests for them: promtool reads those."""
 _VARIABLE = re.compile(r"(?<!\$)\$\{(?:env:)?([A-Za-z_]\w*)(?::-?[^}]*)?\}")
 _EXPANDS = {"grafana", "tempo", "otelcol", "collector", "opentelemetry-collector", "otelcol-contrib"}
 
@@ -106,7 +108,7 @@ def _files(stack: Stack, service: Service) -> list[Path]:
                 found += [file for file in sorted(source.rglob("*.y*ml"))[:_MOST_FILES] if file.suffix in _SUFFIXES]
         except (OSError, ValueError):
             continue
-    return list(dict.fromkeys(file for file in found if "tests" not in file.parts[-3:-1]))
+    return list(dict.fromkeys(file for file in found if not _BESIDE & set(file.parts[-3:-1])))
 
 
 def _expanded(node: Node, environment: Mapping[str, str]) -> Node:

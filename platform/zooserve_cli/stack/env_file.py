@@ -10,7 +10,7 @@ from zooserve_ensembles.checking.findings import Place
 
 __all__ = ["EnvFile", "Variable", "parse_env", "read_env"]
 
-_KEY = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_.\-]*)[ \t]*(?:([=:])[ \t]*|$)")
+_KEY = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z0-9_.][A-Za-z0-9_.\-]*)[ \t]*(?:([=:])[ \t]*|$)")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\", "$": "$$"}
 
 
@@ -64,7 +64,9 @@ def parse_env(text: str, file: Path) -> EnvFile:
         elif line.lstrip().startswith("#"):
             comment.append(line.strip().lstrip("#").strip())
         elif key := _KEY.match(line):
-            raw, taken = _raw(line[key.end() :], lines[number:]) if key[2] else ("", 0)
+            if not key[2]:  # a name alone hands on the shell's own, which is not looked at
+                continue
+            raw, taken = _raw(line[key.end() :], lines[number:])
             number += taken
             if raw is None:
                 unreadable.append((place, "the quote is not closed"))

@@ -105,7 +105,7 @@ def _one(text: str, start: int) -> tuple[int, Use | Fault | str]:
         return _braced(text, start)
     if name := _NAME.match(text, start + 1):
         return name.end(), Use(name[0], start)
-    return start + 1, Fault(start, "a `$` that is meant as such is written `$$`")
+    return start + 1, "$"  # as Compose has it: before a blank, a digit or a bracket it stands for itself
 
 
 def _braced(text: str, start: int) -> tuple[int, Use | Fault]:

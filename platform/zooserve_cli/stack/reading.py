@@ -8,7 +8,7 @@ from pathlib import Path
 from zooserve_cli.stack.env_file import EnvFile, read_env
 from zooserve_cli.stack.interpolation import Fault, interpolated
 from zooserve_cli.stack.recorded import recorded_programs
-from zooserve_cli.stack.service import Service
+from zooserve_cli.stack.service import Service, named
 from zooserve_cli.stack.stack import Placed, Stack
 from zooserve_cli.stack.tree import Node, TreeError, read_tree
 from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
@@ -151,11 +151,13 @@ def _extended(node: Node, services: Node, seen: tuple[str, ...]) -> Node:
     if not base or extends["file"].text or base in seen or not services[base].is_mapping or not node.is_mapping:
         return node
     below = _extended(services[base], services, (*seen, base))
-    kept = {key: inner for key, inner in below.entries.items() if key not in ("extends", "depends_on", "profiles")}
+    kept = {key: inner for key, inner in below.entries.items() if key != "extends"}
     return _over(replace(below, value=kept), node)
 
 
 def _over(below: Node, above: Node) -> Node:
+    if below.is_mapping != above.is_mapping and not below.is_scalar and not above.is_scalar:
+        below, above = (replace(node, value=named(node)) for node in (below, above))
     if below.is_mapping and above.is_mapping:
         entries = dict(below.entries)
         for key, inner in above.entries.items():

@@ -9,7 +9,7 @@ from functools import cached_property
 from zooserve_cli.stack.tree import Node
 from zooserve_ensembles.checking.findings import Place
 
-__all__ = ["Grant", "Joined", "Mount", "Need", "Published", "Service", "Word"]
+__all__ = ["Grant", "Joined", "Mount", "Need", "Published", "Service", "Word", "named"]
 
 _HOST_PATH = re.compile(r"^(\.|/|~)")
 _PORT = re.compile(
@@ -131,7 +131,7 @@ class Service:
     @cached_property
     def environment(self) -> Mapping[str, Node]:
         """What is set here by name; files of `env_file` are not in it."""
-        return _named(self.node["environment"])
+        return named(self.node["environment"])
 
     @cached_property
     def networks(self) -> tuple[Joined, ...]:
@@ -218,7 +218,8 @@ def _words(node: Node) -> tuple[Word, ...]:
         return tuple(Word(part, node.place) for part in node.text.split())
 
 
-def _named(node: Node) -> dict[str, Node]:
+def named(node: Node) -> dict[str, Node]:
+    """The parts of a mapping, or of a list of `NAME=value`, by name."""
     if node.is_mapping:
         return dict(node.entries)
     found = {}

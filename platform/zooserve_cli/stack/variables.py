@@ -9,7 +9,7 @@ from zooserve_ensembles.checking.reading import did_you_mean
 
 __all__ = ["RULES", "variable_findings"]
 
-LINE = Rule("env-line", Severity.ERROR, "A line of an env file sets nothing: Compose refuses the file")
+LINE = Rule("env-line", Severity.ERROR, "A line of an env file sets nothing")
 TWICE = Rule("variable-twice", Severity.WARNING, "An env file sets a variable twice: the first one is ignored")
 UNDOCUMENTED = Rule(
     "variable-undocumented", Severity.ERROR, "The compose file reads a variable that .env.example does not have"

@@ -51,7 +51,6 @@ SEEDS = [
     Seed("no image", "compose-shape", COMPOSE, "    image: grafana/tempo:${TEMPO_TAG}\n", "", at="  tempo:\n"),
     Seed("a key misspelt", "unknown-key", COMPOSE, "    stop_grace_period: 30s", "    stop_grace_time: 30s"),
     Seed("a dollar", "interpolation", COMPOSE, "${QDRANT_MEMORY}", "${QDRANT_MEMORY", at="mem_limit: ${QDRANT_MEMORY"),
-    Seed("a lone dollar", "interpolation", COMPOSE, '="$$(cat', '="$(cat', at='="$(cat'),
     Seed("extends nobody", "extends", COMPOSE, "  grafana:\n", "  grafana:\n    extends: { service: grafan }\n", at="    extends"),
     Seed("extends a file", "not-followed", COMPOSE, "  grafana:\n", "  grafana:\n    extends: { file: o.yml, service: a }\n", at="    extends"),
     # Variables
