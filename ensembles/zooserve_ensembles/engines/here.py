@@ -13,6 +13,7 @@ __all__ = ["CONTAINER_VARIABLES", "this_machine"]
 CONTAINER_VARIABLES = ("ZOOSERVE_CONTAINER_TAG", "NVIDIA_TRITON_SERVER_VERSION")
 """Where the container's release is read; the second is set in NVIDIA's images of Triton."""
 _LIBRARIES = ("libnvinfer.so.10", "libnvinfer.so.11", "libnvinfer.so")
+_PARTS = ("Major", "Minor", "Patch", "Build")
 _DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -27,15 +28,10 @@ def _library_version(environ: Mapping[str, str]) -> str:
     for name in _LIBRARIES:
         try:
             library = ctypes.CDLL(name)
-            return _written(library.getInferLibVersion(), library.getInferLibBuildVersion())
+            return ".".join(str(getattr(library, f"getInferLib{part}Version")()) for part in _PARTS)
         except (OSError, AttributeError):  # not there, or too old to tell its build
             continue
     return environ.get("TRT_VERSION", "").partition("+")[0]
-
-
-def _written(version: int, build: int) -> str:
-    """`10.14.1.48`, of 101401 and 48."""
-    return f"{version // 10_000}.{version // 100 % 100}.{version % 100}.{build}"
 
 
 def _driver() -> str:
