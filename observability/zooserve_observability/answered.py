@@ -115,7 +115,8 @@ class Prometheus:
     """A Prometheus, asked over HTTP."""
 
     def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
+        self.url = url.rstrip("/")
+        """Its base address, without a slash at the end."""
 
     def range(self, expression: str, span: Span) -> list[dict[str, Any]]:
         """The series of an expression over a time. Raises ValueError with Prometheus' words where it refuses."""
@@ -131,7 +132,7 @@ class Prometheus:
         }
 
     def _data(self, path: str, asked: Mapping[str, Any]) -> Any:
-        answer = httpx.get(f"{self._url}{path}", params=dict(asked), timeout=_TIMEOUT_S).json()
+        answer = httpx.get(f"{self.url}{path}", params=dict(asked), timeout=_TIMEOUT_S).json()
         if answer["status"] != "success":
             raise ValueError(answer["error"])
         return answer["data"]

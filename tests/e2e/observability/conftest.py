@@ -29,20 +29,23 @@ def prometheus_binary() -> str:
 
 @pytest.fixture(scope="module")
 def start_prometheus(prometheus_binary: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
-    """Starts one with a configuration's text, and returns its base URL; all of them stop with the module."""
+    """Starts one with a configuration's text, and returns its base URL; all of them stop with the module.
+
+    Where the text has localhost:9090, a Prometheus' own address, it gets the one that this one listens at.
+    """
     with ExitStack() as stack:
 
         def start(configuration: str) -> str:
             folder = tmp_path_factory.mktemp("prometheus")
-            (folder / "prometheus.yml").write_text(configuration)
-            return stack.enter_context(_running(prometheus_binary, folder))
+            address = f"127.0.0.1:{reserved_ports(1)[0]}"
+            (folder / "prometheus.yml").write_text(configuration.replace("localhost:9090", address))
+            return stack.enter_context(_running(prometheus_binary, folder, address))
 
         yield start
 
 
 @contextmanager
-def _running(binary: str, folder: Path) -> Iterator[str]:
-    address = f"127.0.0.1:{reserved_ports(1)[0]}"
+def _running(binary: str, folder: Path, address: str) -> Iterator[str]:
     arguments = ["--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={address}"]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen([binary, *arguments], cwd=folder, stdout=log, stderr=log)

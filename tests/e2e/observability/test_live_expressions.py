@@ -1,27 +1,35 @@
 """Every expression of every dashboard and rule, asked of a real Prometheus over a running platform under load.
 
 What needs a GPU, TensorRT-LLM or vLLM (`requires`) is asked of pages recorded elsewhere: test_recorded_expressions.
+
+The same platform is scraped with the configuration of docker-compose.yml, and the spans that it sends to a collector
+are held to those that the rules of observability/otel/collector.yaml were tried on (tests/observability/otel).
 """
 
 import itertools
 import json
 import math
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from base64 import b64decode
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import psutil
 import pytest
+from google.protobuf.json_format import MessageToDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from ruamel.yaml import YAML
 
 from zooserve.processes.identity import command_of
@@ -32,6 +40,7 @@ from zooserve.triton.server import Addresses, TritonServer
 from zooserve_cli.plan import own_backends
 from zooserve_observability.answered import Asked, Fault, Prometheus, Span, asked_by_dashboards, asked_by_rules, faults
 from zooserve_observability.dashboards.committed import Drawn, filled, read
+from zooserve_observability.scraping import BESIDE, JOBS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
 
@@ -92,13 +101,14 @@ class Live:
 
 
 class Collector(BaseHTTPRequestHandler):
-    """An OTLP collector that refuses one of four exports for good."""
+    """An OTLP collector that refuses one of four exports for good. What came last is remembered, refused or not."""
 
     protocol_version = "HTTP/1.1"
+    came: ClassVar[deque[bytes]] = deque(maxlen=200)
     _calls = itertools.count()
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.came.append(self.rfile.read(int(self.headers.get("content-length", 0))))
         self.send_response(400 if next(self._calls) % 4 == 3 else 200)
         self.send_header("content-length", "0")
         self.end_headers()
@@ -407,3 +417,144 @@ def test_what_is_called_constant_has_data_and_is_asked_for(live: Live) -> None:
     listed = [Asked(asked[each].where, each, may_be_constant=True) for each in CONSTANT]
     found = faults(live.prometheus, listed, live.span)
     assert not found, told(found)
+
+
+# With the configuration of docker-compose.yml
+
+KEY = "a-key-of-qdrants"
+
+
+class Page(BaseHTTPRequestHandler):
+    """The page of a part that cannot be had here: what it shows is of no matter, that it is asked for is."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/metrics" and self.may_read() else 401)
+        self.send_header("content-type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(b"stands_in 1\n")
+
+    def may_read(self) -> bool:
+        return True
+
+    def log_message(self, *arguments: object) -> None:
+        """Quiet."""
+
+
+class GuardedPage(Page):
+    """Qdrant's, which asks for the key that compose hands to Prometheus as a secret."""
+
+    def may_read(self) -> bool:
+        return self.headers["authorization"] == f"Bearer {KEY}"
+
+
+def moved_to_loopback(text: str, addresses: Mapping[str, str], secret: Path) -> str:
+    """prometheus.yml of compose with each look-up by DNS as a fixed target of the same job; scraped more often."""
+    yaml = YAML(typ="safe", pure=True)
+    configuration = yaml.load(text)
+    configuration["global"] = {"scrape_interval": "2s", "evaluation_interval": "2s"}
+    configuration["rule_files"] = [
+        str(ROOT / "observability" / "prometheus" / name) for name in configuration["rule_files"]
+    ]
+    for job in configuration["scrape_configs"]:
+        if job.pop("dns_sd_configs", None) is not None:
+            job["static_configs"] = [{"targets": [addresses[job["job_name"]]]}]
+        if "authorization" in job:
+            assert job["authorization"] == {"credentials_file": "/run/secrets/qdrant_api_key"}
+            job["authorization"] = {"credentials_file": str(secret)}
+    return json.dumps(configuration)
+
+
+def real_addresses(platform: Any) -> dict[str, str]:
+    """Where the platform's own configuration finds its parts, by job."""
+    written = YAML(typ="safe", pure=True).load(Path(platform.state.scrape_file).read_text())
+    return {job["job_name"]: job["static_configs"][0]["targets"][0] for job in written["scrape_configs"]}
+
+
+def test_composes_prometheus_has_every_target_up_five_real_and_pages_standing_in_for_what_cannot_be_had(
+    live: Live,
+    start_prometheus: Callable[[str], str],
+    serve: Callable[[type[BaseHTTPRequestHandler]], str],
+    tmp_path: Path,
+) -> None:
+    """Stand-ins: vllm, qdrant, collector, spanmetrics, tempo, grafana. Prometheus scrapes itself, too."""
+    secret = tmp_path / "qdrant_api_key"
+    secret.write_text(f"{KEY}\n")
+    real = real_addresses(live.platform)
+    stand_ins = {job: serve(Page).removeprefix("http://") for job in BESIDE if job not in ("prometheus", "qdrant")}
+    addresses = {**stand_ins, "qdrant": serve(GuardedPage).removeprefix("http://"), **real}
+    committed = (ROOT / "observability" / "prometheus" / "prometheus.yml").read_text()
+    prometheus = Prometheus(start_prometheus(moved_to_loopback(committed, addresses, secret)))
+    began = time.time()
+    while set((targets := prometheus.targets()).values()) != {"up"}:
+        assert time.time() < began + 60, targets
+        time.sleep(1)  # between two looks
+    assert set(real) == set(JOBS)
+    assert {job for job, _ in targets} == {*JOBS, *BESIDE}
+    rules = httpx.get(f"{prometheus.url}/api/v1/rules", timeout=30).json()["data"]["groups"]
+    assert {rule["health"] for group in rules for rule in group["rules"]} <= {"ok", "unknown"}
+    assert len(rules) == len(list((ROOT / "observability" / "prometheus" / "rules").glob("*.yml")))
+
+
+# What comes to a collector
+
+RECORDED = ROOT / "tests" / "observability" / "otel" / "spans.json"
+RECORD = "ZOOSERVE_TEST_RECORD_SPANS"
+"""Set, the spans are written anew instead of compared."""
+_CHAT = {"max_tokens": 4, "messages": [{"role": "user", "content": "Are you there?"}]}
+ASKED_FOR = {
+    "ordinary": ("/v1/embeddings", 200, {"model": "embed@1", "input": "What comes to a collector?"}),
+    "refused": ("/v1/embeddings", 404, {"model": "nobody", "input": "What comes to a collector?"}),
+    "failed": ("/v1/chat/completions", 503, {"model": "chat_dead", **_CHAT}),
+    "chat": ("/v1/chat/completions", 200, {"model": "chat", **_CHAT}),
+}
+
+
+def sent_of(live: Live, kind: str) -> list[dict[str, Any]]:
+    """The spans of one request of a kind, as a collector gets them in OTLP's JSON, by service."""
+    path, status, body = ASKED_FOR[kind]
+    trace_id = f"{secrets.token_hex(8)}{1:016x}"  # of the share that is kept
+    headers = {"traceparent": f"00-{trace_id}-00f067aa0ba902b7-01"}
+    answer = httpx.post(f"{live.platform.url}{path}", json=body, headers=headers, timeout=60)
+    assert answer.status_code == status, answer.text
+    found: list[dict[str, Any]] = []
+    deadline = time.time() + 30
+    while not any(span["name"] == "zooserve.request" for span in found):
+        assert time.time() < deadline, f"the trace of a {kind} request did not come"
+        time.sleep(0.2)  # between two looks; it settles for a second
+        found = [span for span in came() if bytes.fromhex(trace_id) == b64decode(span["traceId"])]
+    return found
+
+
+def came() -> Iterator[dict[str, Any]]:
+    """Every span that came lately, with its service's name."""
+    for body in list(Collector.came):
+        for resource in MessageToDict(ExportTraceServiceRequest.FromString(body)).get("resourceSpans", ()):
+            (service,) = [each["value"]["stringValue"] for each in resource["resource"]["attributes"]]
+            for scope in resource["scopeSpans"]:
+                yield from ({"service": service, **span} for span in scope["spans"])
+
+
+def shape(spans: list[dict[str, Any]], kind: str) -> dict[str, dict[str, str]]:
+    """Which attributes of which type are on which spans; of a failure the root: how far it came is a breaker's."""
+    return {
+        f"{span['service']}: {span['name']}": {
+            each["key"]: next(iter(each["value"])) for each in span.get("attributes", ())
+        }
+        for span in spans
+        if kind != "failed" or span["name"] == "zooserve.request"
+    }
+
+
+def test_the_spans_that_come_to_a_collector_are_those_that_its_rules_were_tried_on(live: Live) -> None:
+    until_well(live.platform)
+    sent = {kind: sent_of(live, kind) for kind in ASKED_FOR}
+    if os.environ.get(RECORD):
+        bare = {
+            kind: [{k: v for k, v in span.items() if k != "events"} for span in spans] for kind, spans in sent.items()
+        }
+        RECORDED.write_text(json.dumps(bare, indent=1, sort_keys=True) + "\n")
+    recorded = json.loads(RECORDED.read_text())
+    for kind, spans in sent.items():
+        assert shape(spans, kind) == shape(recorded[kind], kind), (
+            f"{kind}: others than recorded; {RECORD}=1 writes anew"
+        )
