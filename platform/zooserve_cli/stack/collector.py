@@ -34,13 +34,25 @@ ORDER = Rule(
     "collector-order", Severity.ERROR, "Memory is not watched first, or batches are made before traces are sampled"
 )
 SAMPLED = Rule("collector-sampled-metrics", Severity.ERROR, "Spans are counted after most of them were sampled away")
+INCOMPLETE = Rule("collector-incomplete", Severity.ERROR, "A component lacks a key that it does not start without")
 PORT = Rule(
     "collector-port", Severity.ERROR, "Two components listen on one port, or one on its container's loopback only"
 )
 
 RULES = (
-    UNREADABLE, UNKNOWN, RENAMED, UNDEFINED, UNUSED, PIPELINE, ORDER, SAMPLED, PORT, *keys.RULES, *sampling.RULES,
-)  # fmt: skip
+    UNREADABLE,
+    UNKNOWN,
+    RENAMED,
+    UNDEFINED,
+    UNUSED,
+    PIPELINE,
+    ORDER,
+    SAMPLED,
+    INCOMPLETE,
+    PORT,
+    *keys.RULES,
+    *sampling.RULES,
+)
 
 KINDS = ("receivers", "processors", "exporters", "connectors", "extensions")
 _SIGNALS = ("traces", "metrics", "logs", "profiles")
@@ -142,8 +154,9 @@ def _component(kind: str, identity: str, node: Node) -> Iterator[Finding]:
         )
     if known is not None:
         yield from key_findings(node, known["keys"], identity)
+        yield from _complete(node, known, identity)
         for statement in node["trace_statements"].elements if name == "transform" else ():
-            if statement.is_mapping:
+            if not isinstance(statement.value, str):  # a statement may stand alone
                 yield from key_findings(statement, known["statements"], f"{identity}.trace_statements")
         if name == _SAMPLES:
             yield from sampling.policy_findings(node)
@@ -151,6 +164,12 @@ def _component(kind: str, identity: str, node: Node) -> Iterator[Finding]:
         names = [*record()["components"][kind], *record()["others"][kind]]
         hint = did_you_mean(name, names)
         yield UNKNOWN.at(node.key_place, f"release {record()['release']} has no {kind[:-1]} {name}. {hint}".strip())
+
+
+def _complete(node: Node, known: Mapping[str, Any], identity: str) -> Iterator[Finding]:
+    for required in known.get("required", ()):
+        if not any(node[key].is_there for key in required.split("|")):
+            yield INCOMPLETE.at(node.key_place, f"{identity} needs {required.replace('|', ' or ')}")
 
 
 def _pipeline(configured: Configured, pipeline: Pipeline) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 A tree is written in YAML, beside the source it was read from (`recorded/`):
 
-    endpoint: text               a scalar of this kind: text, bool, int, float, duration, scalar or any
+    endpoint: address            a scalar of this kind: text, bool, int, float, duration, address, scalar or any
     level: [one of, info, warn]  one of these texts
     policies: [{name: text}]     a list of such
     headers: {"*": text}         a mapping whose keys are its author's
@@ -28,6 +28,7 @@ VALUE = Rule(
 )
 RULES = (UNKNOWN, VALUE)
 
+_ADDRESS = re.compile(r"(?:\w+:/{2,3})?(?:\[[0-9a-fA-F:]*\]|[\w.\-]*):(\d{1,5})")
 _DURATION = re.compile(r"-?(\d+(\.\d+)?(ns|us|µs|ms|s|m|h|d|w))+")
 _ONE_OF = "one of"
 _ANY_KEY = "*"
@@ -73,6 +74,11 @@ def _told(node: Node) -> str:
     return "a list" if node.is_list else "keys with values"
 
 
+def _is_address(text: str) -> bool:
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and 0 < int(found[1]) < 2**16
+
+
 def _is_number(node: Node) -> bool:
     return isinstance(node.value, int | float) and not isinstance(node.value, bool)
 
@@ -83,6 +89,7 @@ _FITS: dict[str, Callable[[Node], bool]] = {
     "int": lambda node: isinstance(node.value, int) and not isinstance(node.value, bool),
     "float": _is_number,
     "duration": lambda node: isinstance(node.value, str) and bool(_DURATION.fullmatch(node.value)),
+    "address": lambda node: isinstance(node.value, str) and _is_address(node.value),
     "scalar": lambda node: node.is_scalar,
 }
 _KINDS = {
@@ -91,5 +98,6 @@ _KINDS = {
     "int": "a whole number",
     "float": "a number",
     "duration": "a time with its unit, as 10s or 5m",
+    "address": "a host and a port, as 0.0.0.0:4317",
     "scalar": "one value",
 }

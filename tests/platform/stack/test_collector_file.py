@@ -134,6 +134,30 @@ FAULTS = {
         "collector-unreadable",
         "timeout: 11s",
     ),
+    "an exporter to nowhere": (
+        "    endpoint: tempo:4317\n",
+        "",
+        "collector-incomplete",
+        "  otlp_grpc/tempo:",
+    ),
+    "memory without a limit": (
+        "    limit_mib: 768\n",
+        "",
+        "collector-incomplete",
+        "  memory_limiter:",
+    ),
+    "a host without its port": (
+        "endpoint: tempo:4317",
+        "endpoint: tempo",
+        "config-value",
+        "endpoint: tempo",
+    ),
+    "no port at all": (
+        "endpoint: 0.0.0.0:4318",
+        "endpoint: 0.0.0.0:43180000",
+        "config-value",
+        "endpoint: 0.0.0.0:43180000",
+    ),
     "an unknown key of a statement": ("        conditions:", "        condition:", "config-unknown-key", "condition:"),
 }
 
