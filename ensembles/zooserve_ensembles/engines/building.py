@@ -5,28 +5,23 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-import numpy.typing as npt
 
 from zooserve.errors import EngineRefused
 from zooserve.weights.disk import write_whole
 from zooserve_ensembles.engines.builder import Builder, Engine, Order
 from zooserve_ensembles.engines.encoder import Encoder
-from zooserve_ensembles.engines.gate import Floats, GateReport, GoldenText, Run, judged
+from zooserve_ensembles.engines.gate import GateReport, GoldenText, Run, judged
 from zooserve_ensembles.engines.identity import Machine, plan_stem
 from zooserve_ensembles.engines.manifest import Manifest
 from zooserve_ensembles.engines.profiles import Profile, profile_for, profiles_of
 from zooserve_ensembles.engines.speeds import Speed, measured
 
 __all__ = ["Options", "built"]
-
-Arrays = Mapping[str, npt.NDArray[Any]]
 
 _LOCK = ".engine.lock"
 _ROOM = 3
@@ -60,7 +55,7 @@ def built(
         _room(encoder)
         profiles = _profiles(encoder, options)
         stem = encoder.folder / plan_stem(machine)
-        graph = encoder.graph()
+        digest, graph = encoder.digest(), encoder.graph()
         say(f"Building {encoder.model} {encoder.version} for {machine.gpus[0].name}, TensorRT {machine.tensorrt}.")
         started = clock()
         order = Order(graph.content, encoder.inputs, encoder.outputs, profiles, options.tf32, options.workspace_bytes)
@@ -68,9 +63,10 @@ def built(
         build_s = round(clock() - started, 1)
         say(f"Built in {build_s} s, {len(plan):,} bytes; asking it for {len(golden)} golden texts.")
         with builder.loaded(plan) as engine:
-            report = judged(golden, _vectors(engine, encoder, profiles), encoder.buckets, encoder.max_batch_size)
-            speeds = measured(_running(engine, profiles), profiles, golden[0].ids[0], clock) if report.passed else ()
-        manifest = _manifest(encoder, machine, profiles, options, plan, build_s, report, speeds)
+            run = _running(engine, profiles)
+            report = judged(golden, run, encoder.vector, encoder.buckets, encoder.max_batch_size)
+            speeds = measured(run, profiles, golden[0].ids[0], clock) if report.passed else ()
+        manifest = _manifest(encoder, digest, machine, profiles, options, plan, build_s, report, speeds)
         return _kept(stem, plan, manifest), manifest
 
 
@@ -142,22 +138,13 @@ def _profiles(encoder: Encoder, options: Options) -> tuple[Profile, ...]:
     return profiles_of(encoder.buckets, encoder.max_batch_size, best)
 
 
-def _vectors(engine: Engine, encoder: Encoder, profiles: Sequence[Profile]) -> Run:
-    run = _running(engine, profiles)
-
-    def vectors(inputs: Arrays) -> Floats:
-        found: Floats = run(inputs)[encoder.vector]
-        return found
-
-    return vectors
-
-
-def _running(engine: Engine, profiles: Sequence[Profile]) -> Callable[[Arrays], Arrays]:
+def _running(engine: Engine, profiles: Sequence[Profile]) -> Run:
     return lambda inputs: engine.run(profile_for(inputs["input_ids"].shape[1], profiles), inputs)
 
 
 def _manifest(
     encoder: Encoder,
+    onnx_sha256: str,
     machine: Machine,
     profiles: tuple[Profile, ...],
     options: Options,
@@ -174,7 +161,7 @@ def _manifest(
         tensorrt=machine.tensorrt,
         container=machine.container,
         driver=machine.driver,
-        onnx_sha256=encoder.digest(),
+        onnx_sha256=onnx_sha256,
         plan_sha256=hashlib.sha256(plan).hexdigest(),
         plan_bytes=len(plan),
         profiles=profiles,

@@ -12,8 +12,11 @@ from zooserve_ensembles.buckets import bucket_for, padded
 __all__ = ["LEAST_COSINE", "LEAST_TOGETHER", "Floats", "GateReport", "GoldenText", "Run", "judged"]
 
 Floats = npt.NDArray[np.float32]
-Run = Callable[[Mapping[str, npt.NDArray[Any]]], Floats]
-"""Runs one padded batch of token ids and masks; answers a vector a row."""
+Arrays = Mapping[str, npt.NDArray[Any]]
+Run = Callable[[Arrays], Arrays]
+"""Runs one padded batch of token ids and masks; answers each output, rows first."""
+Answer = Mapping[str, Floats]
+"""What one text got: each output, flat, what belongs to padding left out."""
 
 LEAST_COSINE = 0.999
 """To the reference: what the served model itself must reach."""
@@ -46,43 +49,50 @@ class GateReport:
         return not self.faults
 
 
-def judged(golden: Sequence[GoldenText], run: Run, buckets: Sequence[int], max_batch: int) -> GateReport:
-    """Run the texts. A text longer than the largest bucket must have been cut before."""
-    alone = np.concatenate([run(_batch([text], bucket_for(len(text.ids), buckets))) for text in golden])
-    wanted = np.stack([text.vector for text in golden])
-    cosine = float(_cosines(alone, wanted).min())
+def judged(golden: Sequence[GoldenText], run: Run, vector: str, buckets: Sequence[int], max_batch: int) -> GateReport:
+    """Run the texts; the output `vector` is what the reference gives, and none may depend on other texts of a batch.
+
+    A text longer than the largest bucket must have been cut before.
+    """
+    alone = [_answers([text], run, bucket_for(len(text.ids), buckets))[0] for text in golden]
+    cosine = min(_cosine(answer[vector], text.vector) for answer, text in zip(alone, golden, strict=True))
     together = {str(bucket): _together(golden, alone, run, bucket, max_batch) for bucket in buckets}
-    least = min(together.values())
-    return GateReport(len(golden), cosine, least, together, tuple(_faults(cosine, together)))
+    return GateReport(len(golden), cosine, min(together.values()), together, tuple(_faults(cosine, together)))
 
 
-def _together(golden: Sequence[GoldenText], alone: Floats, run: Run, bucket: int, max_batch: int) -> float:
+def _together(golden: Sequence[GoldenText], alone: Sequence[Answer], run: Run, bucket: int, max_batch: int) -> float:
     """The least cosine over full batches of that length; texts repeat where there are too few of them."""
     fitting = [place for place, text in enumerate(golden) if len(text.ids) <= bucket]
-    if not fitting:
-        return 1.0
     whole = -(-len(fitting) // max_batch) * max_batch
     places = [fitting[place % len(fitting)] for place in range(whole)]
-    found = np.concatenate(
-        [
-            run(_batch([golden[place] for place in places[start : start + max_batch]], bucket))
-            for start in range(0, whole, max_batch)
-        ]
-    )
-    return float(_cosines(found, alone[places]).min())
+    least = 1.0
+    for start in range(0, whole, max_batch):
+        batch = places[start : start + max_batch]
+        for place, answer in zip(batch, _answers([golden[each] for each in batch], run, bucket), strict=True):
+            least = min(least, *(_cosine(answer[name], alone[place][name]) for name in answer))
+    return least
 
 
-def _batch(texts: Sequence[GoldenText], bucket: int) -> Mapping[str, npt.NDArray[Any]]:
+def _answers(texts: Sequence[GoldenText], run: Run, bucket: int) -> list[Answer]:
     ids, mask, _ = padded([text.ids for text in texts], (bucket,))
-    return {"input_ids": ids, "attention_mask": mask}
+    outputs = run({"input_ids": ids, "attention_mask": mask})
+    return [
+        {name: _own(array[row], len(text.ids)).ravel() for name, array in outputs.items()}
+        for row, text in enumerate(texts)
+    ]
 
 
-def _cosines(one: Floats, other: Floats) -> npt.NDArray[np.float64]:
-    """Row by row; -1 where either is no number."""
+def _own(row: Floats, tokens: int) -> Floats:
+    """Of an output with something for each token, that for the text's own."""
+    return row[:tokens] if row.ndim > 1 else row
+
+
+def _cosine(one: Floats, other: Floats) -> float:
+    """-1 where either is no number, or zero."""
     one, other = one.astype(np.float64), other.astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found = (one * other).sum(1) / (np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1))
-    return np.where(np.isfinite(found), found, -1.0)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        found = float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))
+    return found if np.isfinite(found) else -1.0
 
 
 def _faults(cosine: float, together: Mapping[str, float]) -> list[str]:
