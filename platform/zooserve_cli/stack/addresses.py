@@ -163,7 +163,7 @@ def _settings(stack: Stack, service: Service, environment: dict[str, Node]) -> I
         host = environment.get(f"ZOOSERVE_{part}__HOST")
         if host is None or host.text in _SELF:
             continue
-        given = [port for port in ports if port is not None]
+        given: list[int | None] = [port for port in ports if port is not None]
         places = {
             node.text: node.place
             for name, node in environment.items()

@@ -57,7 +57,7 @@ def _has_reason(service: Service) -> bool:
     lines = _lines(service.place.file)
     first = service.place.line
     deep = _depth(lines[first - 1]) if 0 < first <= len(lines) else 0
-    block = []
+    block: list[str] = []
     block += lines[first - 1 : first]
     for line in lines[first:]:
         if line.strip() and _depth(line) <= deep:

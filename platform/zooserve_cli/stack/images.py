@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from zooserve_cli.stack.container_file import ContainerFile, Stage, read_container_file
-from zooserve_cli.stack.invocation import image_program
+from zooserve_cli.stack.invocation import image_program, repository_of
 from zooserve_cli.stack.service import Service
 from zooserve_cli.stack.stack import Stack
 from zooserve_cli.stack.tree import Node
@@ -15,6 +16,7 @@ __all__ = ["RULES", "image_findings", "tag_of"]
 
 UNPINNED = Rule("unpinned-image", Severity.ERROR, "An image, also one that is built upon, has no tag, or `latest`")
 REFERENCE = Rule("image-reference", Severity.ERROR, "An image's name cannot be one: an empty part, a space, capitals")
+MISSPELT = Rule("image-misspelt", Severity.ERROR, "An image's name is all but that of a recorded program")
 CONTEXT = Rule("build-context", Severity.ERROR, "What is to be built from has no folder, or no container file there")
 ARGUMENT = Rule(
     "build-argument", Severity.ERROR, "The container file declares no such argument, or needs one that is not given"
@@ -26,7 +28,7 @@ OUTDATED = Rule(
     "The image's tag is not the one that the program was recorded at: renew the record",
 )
 
-RULES = (UNPINNED, REFERENCE, CONTEXT, ARGUMENT, TARGET, OUTDATED)
+RULES = (UNPINNED, REFERENCE, MISSPELT, CONTEXT, ARGUMENT, TARGET, OUTDATED)
 
 _REFERENCE = re.compile(
     r"[a-z0-9]+(?:[._/:-]+[A-Za-z0-9]+|__[a-z0-9]+)*(?::[A-Za-z0-9_][\w.-]*)?(?:@sha256:[0-9a-f]{64})?"
@@ -61,11 +63,19 @@ def _image(stack: Stack, service: Service) -> Iterator[Finding]:
         )
         return
     program = image_program(stack, service)
+    if program is None and (near := _recorded_near(stack, repository_of(image))):
+        yield MISSPELT.at(node.place, f"nobody knows {repository_of(image)}. Did you mean {near}?")
     if program is not None and not _is_release(tag_of(image), program.release):
         yield OUTDATED.at(
             node.place,
             f"{program.program} is recorded at {program.release}, and {tag_of(image)} is pinned: {program.renew}",
         )
+
+
+def _recorded_near(stack: Stack, repository: str) -> str:
+    """The recorded image whose name is all but this one."""
+    known = [image for program in stack.programs.values() for image in program.images]
+    return next(iter(get_close_matches(repository, known, 1, 0.85)), "")
 
 
 def _is_release(tag: str, release: str) -> bool:

@@ -12,7 +12,7 @@ from zooserve_cli.stack.service import Service, Word
 from zooserve_cli.stack.stack import Stack
 from zooserve_ensembles.checking.findings import Place
 
-__all__ = ["HEALTH", "OURS", "Invocation", "container_file", "image_program", "invocations", "started"]
+__all__ = ["HEALTH", "OURS", "Invocation", "container_file", "image_program", "invocations", "repository_of", "started"]
 
 OURS = "zooserve"
 HEALTH = "zooserve.health"

@@ -1,7 +1,7 @@
 """From a compose file to a Stack: lines, variables, `extends`; and the findings of what cannot be read."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,11 @@ UNREADABLE = Rule("compose-unreadable", Severity.ERROR, "The compose file cannot
 SHAPE = Rule(
     "compose-shape", Severity.ERROR, "A part of the compose file is no mapping, list or text where it must be one"
 )
-UNKNOWN_KEY = Rule("unknown-key", Severity.ERROR, "Compose knows no such key at the top of the file or in a service")
+UNKNOWN_KEY = Rule(
+    "unknown-key",
+    Severity.ERROR,
+    "Compose knows no such key at the top, in a service, its build, healthcheck or deploy",
+)
 INTERPOLATION = Rule("interpolation", Severity.ERROR, "A `$` that Compose cannot interpolate")
 EXTENDS = Rule("extends", Severity.ERROR, "`extends` names no service of this file, or leads back to itself")
 ELSEWHERE = Rule(
@@ -94,12 +98,17 @@ def _service(name: str, node: Node, services: Node) -> Iterator[Finding]:
             yield UNKNOWN_KEY.at(inner.key_place, f"a service has no {key}. {did_you_mean(key, _SERVICE)}".strip())
         elif key in _SHAPES and inner.is_there and not _SHAPES[key](inner):
             yield SHAPE.at(inner.key_place, f"{key} of {name} has a shape that Compose does not take")
+    for path, known in _INNER.items():
+        for key, inner in node.at(*path).entries.items():
+            if key not in known.split() and not key.startswith("x-"):
+                near = did_you_mean(key, known.split())
+                yield UNKNOWN_KEY.at(inner.key_place, f"{'.'.join(path)} has no {key}. {near}".strip())
     if not node["image"].text and not node["build"].is_there and not node["extends"].is_there:
         yield SHAPE.at(node.key_place, f"the service {name} has neither image nor build: give it one")
     yield from _extends(name, node, services)
 
 
-_SHAPES = {
+_SHAPES: dict[str, Callable[[Node], bool]] = {
     **dict.fromkeys(("ports", "volumes", "secrets", "configs", "profiles", "expose"), lambda node: node.is_list),
     **dict.fromkeys(("environment", "networks", "depends_on"), lambda node: not node.is_scalar),
     **dict.fromkeys(("healthcheck", "deploy"), lambda node: node.is_mapping),
@@ -108,6 +117,18 @@ _SHAPES = {
     ),
     **dict.fromkeys(("image", "user", "network_mode", "pid", "restart"), lambda node: node.is_scalar),
 }
+_INNER = {
+    ("healthcheck",): "test interval timeout retries start_period start_interval disable",
+    (
+        "build",
+    ): "context dockerfile dockerfile_inline args target platforms cache_from cache_to no_cache pull labels ssh "
+    "secrets tags network extra_hosts shm_size ulimits privileged isolation additional_contexts "
+    "entitlements attest provenance sbom",
+    ("deploy",): "mode replicas resources restart_policy update_config rollback_config placement labels endpoint_mode",
+    ("deploy", "resources"): "limits reservations",
+    ("deploy", "resources", "reservations"): "cpus memory devices generic_resources",
+}
+"""Keys of a service's parts, by the way to them."""
 
 
 def _extends(name: str, node: Node, services: Node) -> Iterator[Finding]:

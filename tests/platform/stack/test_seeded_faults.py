@@ -50,6 +50,7 @@ SEEDS = [
     Seed("a shape", "compose-shape", COMPOSE, "    networks: [telemetry]\n", "    networks: telemetry\n"),
     Seed("no image", "compose-shape", COMPOSE, "    image: grafana/tempo:${TEMPO_TAG}\n", "", at="  tempo:\n"),
     Seed("a key misspelt", "unknown-key", COMPOSE, "    stop_grace_period: 30s", "    stop_grace_time: 30s"),
+    Seed("a key of a health check misspelt", "unknown-key", COMPOSE, "  start_period: 600s", "  start_periode: 600s"),
     Seed("a dollar", "interpolation", COMPOSE, "${QDRANT_MEMORY}", "${QDRANT_MEMORY", at="mem_limit: ${QDRANT_MEMORY"),
     Seed("extends nobody", "extends", COMPOSE, "  grafana:\n", "  grafana:\n    extends: { service: grafan }\n", at="    extends"),
     Seed("extends a file", "not-followed", COMPOSE, "  grafana:\n", "  grafana:\n    extends: { file: o.yml, service: a }\n", at="    extends"),
@@ -67,6 +68,7 @@ SEEDS = [
     Seed("latest", "unpinned-image", EXAMPLE, "TEMPO_TAG=2.10.8", "TEMPO_TAG=latest", at="image: grafana/tempo:", told_in=COMPOSE),
     Seed("a tag that is empty", "unpinned-image", EXAMPLE, "TEMPO_TAG=2.10.8", "TEMPO_TAG=", at="image: grafana/tempo:", told_in=COMPOSE),
     Seed("a base that floats", "unpinned-image", COMPOSE, 'TRITON_TAG: "${TRITON_TAG}"', "TRITON_TAG: latest", at="FROM nvcr.io", told_in="ensembles/Dockerfile"),
+    Seed("an image misspelt", "image-misspelt", COMPOSE, "grafana/grafana:", "grafana/grafna:"),
     Seed("no image's name", "image-reference", COMPOSE, "grafana/tempo:${TEMPO_TAG}", "Grafana Tempo:${TEMPO_TAG}"),
     Seed("no such context", "build-context", COMPOSE, "context: ., dockerfile: ensembles/", "context: ./nowhere, dockerfile: ensembles/", at="  build: { context: ./nowhere"),
     Seed("no container file", "build-context", COMPOSE, "dockerfile: ensembles/Dockerfile", "dockerfile: ensembles/Containerfile"),
@@ -144,6 +146,16 @@ SEEDS = [
     Seed("the host's network", "host-namespace", COMPOSE, "  grafana:\n", "  grafana:\n    pid: host\n", at="    pid: host"),
     Seed("the engine's socket", "engine-socket", COMPOSE, "      - grafana:/var/lib/grafana", "      - /var/run/docker.sock:/var/run/docker.sock\n      - grafana:/var/lib/grafana"),
     Seed("written to for no reason", "writable-root", COMPOSE, "  grafana:\n    <<: *confined\n", "  grafana:\n", at="  grafana:\n"),
+    # Paths in containers
+    Seed("a secret that is not given", "secret-not-granted", COMPOSE, "    secrets: [grafana_admin_password]\n", "", at="      GF_SECURITY_ADMIN_PASSWORD__FILE"),
+    Seed("a script's secret that is not given", "secret-not-granted", COMPOSE, "$$(cat /run/secrets/qdrant_api_key)", "$$(cat /run/secrets/qdrant_key)", at="        export QDRANT"),
+    Seed("a configuration's secret that is not given", "secret-not-granted", COMPOSE, "    secrets: [qdrant_api_key] # Qdrant's", "    # Qdrant's", at="/run/secrets/qdrant_api_key", told_in=PROMETHEUS),
+    Seed("a secret's file misspelt", "secret-unmade", COMPOSE, "${SECRETS}/key_salt", "${SECRETS}/key_slat"),
+    Seed("a catalogue elsewhere", "setting-not-mounted", COMPOSE, "  ZOOSERVE_CATALOGUE: /etc/zooserve/zoo.yaml", "  ZOOSERVE_CATALOGUE: /etc/zooserve/zoo.yml"),
+    # Models
+    Seed("a variant misspelt", "unknown-variant", EXAMPLE, "ZOO_VARIANT=gpu", "ZOO_VARIANT=gpus", at="      - --model-config-name=${ZOO_VARIANT}", told_in=COMPOSE),
+    Seed("a health check of no model", "unknown-model", EXAMPLE, "ZOO_HEALTH_MODELS=embed", "ZOO_HEALTH_MODELS=embde", at="  test: [CMD, python3, -m, zooserve.health, --end-after=8, zoo", told_in=COMPOSE),
+    Seed("a model that the catalogue lacks", "unknown-model", EXAMPLE, "ZOOSERVE_MODELS=default", "ZOOSERVE_MODELS=default,rerankk", at="  ZOOSERVE_MODELS: $", told_in=COMPOSE),
     # Prometheus
     Seed("no rules", "rule-files", PROMETHEUS, "rules/*.yml", "rule/*.yml"),
     Seed("a key that is not mounted", "credentials-file", PROMETHEUS, "/run/secrets/qdrant_api_key", "/run/secrets/qdrant_key"),

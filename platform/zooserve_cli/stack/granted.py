@@ -1,0 +1,81 @@
+"""Rules of paths in a container: what our settings and anybody's words name there is mounted, or given as a secret."""
+
+import re
+from collections.abc import Iterator
+
+from zooserve_cli.stack.configurations import configurations
+from zooserve_cli.stack.environment import told_nodes
+from zooserve_cli.stack.invocation import OURS, invocations
+from zooserve_cli.stack.service import Service
+from zooserve_cli.stack.stack import Stack
+from zooserve_cli.stack.tree import Node
+from zooserve_ensembles.checking.findings import Finding, Rule, Severity
+from zooserve_ensembles.checking.reading import did_you_mean
+
+__all__ = ["RULES", "grant_findings"]
+
+SECRET = Rule("secret-not-granted", Severity.ERROR, "A container is told of a secret that its service is not given")
+UNMADE = Rule("secret-unmade", Severity.ERROR, "platform/deploy/secrets.sh, where it is there, makes no such secret")
+PATH = Rule("setting-not-mounted", Severity.ERROR, "A setting names a file or folder that the container does not have")
+
+RULES = (SECRET, UNMADE, PATH)
+
+_FOLDER = re.compile(r"/run/secrets/([A-Za-z0-9_.\-]+)")
+_PATHS = ("ZOOSERVE_CATALOGUE", "ZOOSERVE_WEIGHTS_LOCK", "ZOOSERVE_REPOSITORY")
+_SCRIPT = "platform/deploy/secrets.sh"
+
+
+def grant_findings(stack: Stack) -> Iterator[Finding]:
+    """Every path that a container is told, against what it is given."""
+    for service in stack.services.values():
+        yield from _secrets(stack, service)
+        if any(call.program == OURS for call in invocations(stack, service)):
+            yield from _settings(stack, service)
+    yield from _unmade(stack)
+
+
+def _secrets(stack: Stack, service: Service) -> Iterator[Finding]:
+    given = sorted(grant.target for grant in service.secrets)
+    for node in _texts(stack, service):
+        for found in _FOLDER.finditer(node.text):
+            path = found[0].rstrip(".")
+            if path not in given and service.at_path(path) is None:
+                near = did_you_mean(path, given)
+                yield SECRET.at(
+                    node.line_of(found.start()), f"{service.name} has no {path}: list it under secrets. {near}".strip()
+                )
+
+
+def _texts(stack: Stack, service: Service) -> Iterator[Node]:
+    yield from told_nodes(stack, service).values()
+    for word in (*service.entrypoint, *service.command, *service.health_test):
+        yield Node(word.text, word.place, word.place, word.is_block)
+    for tree in configurations(stack, service):
+        yield from (node for _, node in tree.walk() if isinstance(node.value, str))
+
+
+def _settings(stack: Stack, service: Service) -> Iterator[Finding]:
+    environment = told_nodes(stack, service)
+    given = {grant.target for grant in (*service.configs, *service.secrets)}
+    for name in _PATHS:
+        node = environment.get(name)
+        if node is None or not node.text.startswith("/") or node.text in given:
+            continue
+        host = stack.on_host(service, node.text)
+        if service.at_path(node.text) is None or (host is not None and not host.exists()):
+            near = did_you_mean(node.text, sorted(given))
+            yield PATH.at(node.place, f"{service.name} has no {node.text}: mount it there. {near}".strip())
+
+
+def _unmade(stack: Stack) -> Iterator[Finding]:
+    """Ours only: the script that makes the secrets knows each by its file's name."""
+    try:
+        script = (stack.folder / _SCRIPT).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    made = sorted(set(re.findall(r"[\w\-]+", script)))
+    for name, node in stack.root["secrets"].entries.items():
+        path = stack.path(node["file"].text) if node["file"].text else None
+        if path is not None and path.name not in made and not path.exists():
+            near = did_you_mean(path.name, made)
+            yield UNMADE.at(node["file"].place, f"{_SCRIPT} makes no {path.name} for {name}. {near}".strip())
