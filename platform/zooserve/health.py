@@ -130,8 +130,8 @@ def _inference(config: Mapping[str, Any]) -> tuple[bytes, int]:
 
 def _packed(name: str, rows: int) -> bytes:
     """That many small values of an input of this name, each behind four bytes of its length."""
-    samples = dict[str, bytes](SAMPLES)
-    values = [samples.get(name) or _new_text().encode() for _ in range(rows)]
+    sample = next((sample for modality, sample in SAMPLES.items() if modality == name), None)
+    values = [sample or _new_text().encode() for _ in range(rows)]
     return b"".join(len(value).to_bytes(4, "little") + value for value in values)
 
 
