@@ -48,7 +48,7 @@ def build(
     workspace_mb: Annotated[
         int, typer.Option("--workspace-mb", min=1, help="GPU memory that the build may take.")
     ] = 4096,
-    module: Annotated[str, typer.Option("--module", help="The Python module that is TensorRT.")] = "tensorrt",
+    module: Annotated[str | None, typer.Option("--module", help="The Python module that is TensorRT.")] = None,
 ) -> None:
     """Build a model's plan on this GPU, run the golden texts over it, and only then give it its name.
 

@@ -17,7 +17,6 @@ from zooserve_ensembles.engines.command import (
     models_with_plans,
     used,
 )
-from zooserve_ensembles.engines.tensorrt_builder import MODULE
 
 __all__ = ["main"]
 
@@ -88,8 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--repository", type=Path, default=Path("/models/zoo"), help="of Triton; /models/zoo if left out"
         )
-        default = MODULE if command is making else None
-        command.add_argument("--module", default=default, help="the Python module that is TensorRT")
+        command.add_argument("--module", help="the Python module that is TensorRT")
     return parser
 
 

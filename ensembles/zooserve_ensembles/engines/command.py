@@ -38,7 +38,7 @@ def build(
     version: str | None,
     golden: Path | None,
     options: Options,
-    module: str,
+    module: str | None,
     environ: Mapping[str, str],
     say: Callable[[str], object],
 ) -> tuple[Path, Manifest]:
@@ -49,8 +49,8 @@ def build(
     builder = TensorRtBuilder(module)
     if library.tensorrt and library.tensorrt != builder.version:
         raise EngineRefused(
-            f"{module} is {builder.version}, and the library that Triton loads here is {library.tensorrt}: its plans "
-            "would not load. Install the bindings of the library's version."
+            f"{builder.module} is {builder.version}, and the library that Triton loads here is {library.tensorrt}: its "
+            "plans would not load. Install the bindings of the library's version."
         )
     machine = Machine(library.gpus, builder.version, library.container, library.driver)
     return built(encoder, texts, machine, builder, options, say=say)

@@ -1,11 +1,11 @@
-"""The Builder that is TensorRT, by its Python module: `tensorrt`, or another with the same names.
+"""The Builder that is TensorRT, by its Python module, or by another with the same names.
 
 The network is strongly typed: every tensor has the type that the graph gives it, and no kernel computes in fewer bits
 than that, but for TF32, which is off unless asked for. The module has no types, so its objects are Any here.
 """
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -16,22 +16,17 @@ from zooserve.errors import EngineRefused
 from zooserve_ensembles.engines.builder import Order
 from zooserve_ensembles.engines.cuda import Cuda
 
-__all__ = ["MODULE", "TensorRtBuilder"]
+__all__ = ["TensorRtBuilder"]
 
-MODULE = "tensorrt"
+_MODULES = ("tensorrt", "tensorrt_bindings")
+"""The second is what its wheel of bindings alone brings, which uses the system's library."""
 
 
 class TensorRtBuilder:
     """Builds and loads plans. Raises EngineRefused where the module is not there."""
 
-    def __init__(self, module: str = MODULE) -> None:
-        try:
-            self._trt: Any = importlib.import_module(module)
-        except ImportError as exc:
-            raise EngineRefused(
-                f"The Python module {module} is not here ({exc}). NVIDIA's Triton image has TensorRT's library alone: "
-                "install its bindings beside it, of the library's version, as docs/engines.md shows."
-            ) from exc
+    def __init__(self, module: str | None = None) -> None:
+        self.module, self._trt = _imported([module] if module else _MODULES)
         self._log = _log_of(self._trt)
 
     @property
@@ -137,6 +132,20 @@ class _Loaded:
     def _held(self, accepted: Any, what: str) -> None:
         if accepted is False:
             raise EngineRefused(f"TensorRT refuses {what}. It said: {self._log.last() or 'nothing'}")
+
+
+def _imported(modules: Sequence[str]) -> tuple[str, Any]:
+    """The first of them that is here, and its name. Raises EngineRefused."""
+    reasons = []
+    for module in modules:
+        try:
+            return module, importlib.import_module(module)
+        except ImportError as exc:
+            reasons.append(str(exc))
+    raise EngineRefused(
+        f"TensorRT's Python module is not here ({'; '.join(reasons)}). NVIDIA's Triton image has the library alone: "
+        "install its bindings beside it, of the library's version, as docs/engines.md shows."
+    )
 
 
 def _log_of(trt: Any) -> Any:

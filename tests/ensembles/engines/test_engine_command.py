@@ -2,12 +2,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from zooserve.errors import EngineRefused
 from zooserve_ensembles.engines.__main__ import main
-from zooserve_ensembles.engines.command import models_with_plans
+from zooserve_ensembles.engines.building import Options
+from zooserve_ensembles.engines.command import build, models_with_plans
 from zooserve_ensembles.engines.cuda import Cuda
 from zooserve_ensembles.engines.encoder import read_encoder
 from zooserve_ensembles.engines.here import this_machine
@@ -49,8 +51,35 @@ def test_what_cannot_be_built_is_told_before_a_gpu_is_looked_for(
 
 
 def test_a_missing_tensorrt_is_named_with_the_way_out() -> None:
-    with pytest.raises(EngineRefused, match=r"Python module no_such_tensorrt is not here .* docs/engines\.md"):
+    with pytest.raises(
+        EngineRefused, match=r"Python module is not here \(No module named 'no_such_tensorrt'\).* docs/engines\.md"
+    ):
         TensorRtBuilder("no_such_tensorrt")
+
+
+@pytest.fixture
+def bindings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVIDIA's wheel of bindings alone, of 10.14.1.48, on a machine with one H200."""
+    module = ModuleType("tensorrt_bindings")
+    module.__dict__.update(__version__="10.14.1.48", ILogger=object)
+    monkeypatch.setitem(sys.modules, "tensorrt_bindings", module)
+    monkeypatch.setattr(Cuda, "__init__", lambda self: None)
+    monkeypatch.setattr(Cuda, "gpus", lambda self: (Gpu("NVIDIA H200", "9.0"),))
+
+
+@pytest.mark.usefixtures("bindings")
+def test_bindings_without_a_library_of_their_own_are_tensorrt_too() -> None:
+    builder = TensorRtBuilder()
+    assert (builder.module, builder.version) == ("tensorrt_bindings", "10.14.1.48")
+
+
+@pytest.mark.usefixtures("bindings")
+def test_bindings_of_another_version_than_triton_s_library_build_nothing(repository: Path) -> None:
+    golden = repository.parent / "golden"
+    with pytest.raises(
+        EngineRefused, match=r"is 10\.14\.1\.48, and the library that Triton loads here is 10\.15\.0\.1"
+    ):
+        build(repository, "small_encoder", None, golden, Options(), None, {"TRT_VERSION": "10.15.0.1"}, print)
 
 
 def test_a_machine_is_told_by_its_container_and_the_library_it_loads(monkeypatch: pytest.MonkeyPatch) -> None:
