@@ -13,6 +13,8 @@ __all__ = ["weights_digests"]
 
 _NO_WEIGHTS = (".py", ".pyc", ".yaml")
 """Code and an engine's knobs: they change, and the weights are still the same."""
+_COMPILED = ".plan", "_trt-"
+"""Of a plan that `zooserve engine` built of the weights: how its file ends, and what its manifest's name has in it."""
 _WHOLE = 64 * 2**20
 _ENDS = 2**20
 
@@ -55,8 +57,14 @@ def _places(folders: set[str], locked: Mapping[str, str], repository: Path) -> I
     yield from (place for place in locked if folder_of(place) in folders)
     for folder in folders:
         for file in sorted((repository / folder).glob("[0-9]*/**/*")):
-            if file.is_file() and file.suffix not in _NO_WEIGHTS and not file.name.startswith("."):
+            if file.is_file() and _is_weights(file):
                 yield file.relative_to(repository).as_posix()
+
+
+def _is_weights(file: Path) -> bool:
+    ending, part = _COMPILED
+    compiled = file.suffix == ending or part in file.name
+    return not (compiled or file.suffix in _NO_WEIGHTS or file.name.startswith("."))
 
 
 def _locked(lock: WeightsLock, repository: Path) -> dict[str, str]:

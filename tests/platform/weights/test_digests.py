@@ -117,6 +117,16 @@ def test_a_model_of_ones_own_is_known_by_its_files(catalogue, lock, repository) 
     assert digest() != with_weights
 
 
+def test_a_plan_that_a_gpu_made_of_the_weights_leaves_the_space_as_it_is(catalogue, lock, repository) -> None:
+    before = weights_digests(catalogue, lock, repository, GGUF)
+    folder = repository / "zoo" / "embed_encoder" / "1"
+    folder.mkdir(parents=True)
+    stem = "nvidia-h200_trt-10.14.1.48_26.07"
+    for name in (f"{stem}.plan", f"{stem}.json", f"{stem}.failed.json", "model.plan", ".engine.lock"):
+        (folder / name).write_bytes(b"of one GPU")
+    assert weights_digests(catalogue, lock, repository, GGUF) == before
+
+
 def test_of_gigabytes_beginning_end_and_length_are_read(catalogue, lock, repository) -> None:
     own = catalogue.resolve("embed").model_copy(
         update={"name": "own", "triton": {"interactive": "own"}, "encoder": None, "long_text": None}
