@@ -13,8 +13,8 @@ __all__ = ["weights_digests"]
 
 _NO_WEIGHTS = (".py", ".pyc", ".yaml")
 """Code and an engine's knobs: they change, and the weights are still the same."""
-_COMPILED = ".plan", "_trt-"
-"""Of a plan that `zooserve engine` built of the weights: how its file ends, and what its manifest's name has in it."""
+_COMPILED, _SERVED = "_trt-", "model.plan"
+"""In the names of plans that `zooserve engine` built of the weights, and what it makes the fitting one."""
 _WHOLE = 64 * 2**20
 _ENDS = 2**20
 
@@ -62,8 +62,8 @@ def _places(folders: set[str], locked: Mapping[str, str], repository: Path) -> I
 
 
 def _is_weights(file: Path) -> bool:
-    ending, part = _COMPILED
-    compiled = file.suffix == ending or part in file.name
+    made_here = file.name == _SERVED and any(file.parent.glob(f"*{_COMPILED}*.plan"))
+    compiled = _COMPILED in file.name or made_here
     return not (compiled or file.suffix in _NO_WEIGHTS or file.name.startswith("."))
 
 
