@@ -78,7 +78,7 @@ def test_the_example_starts_the_zoo_and_the_leaf_on_gpus() -> None:
 
 def test_the_file_is_what_the_published_schema_allows() -> None:
     for file in ("docker-compose.yml", "platform/deploy/compose.loopback.yml"):
-        checked = [TOOLS / "check-jsonschema", "--builtin-schema", "vendor.compose-spec", file]
+        checked = [str(TOOLS / "check-jsonschema"), "--builtin-schema", "vendor.compose-spec", file]
         done = subprocess.run(checked, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
 

@@ -71,6 +71,15 @@ def test_the_router_alone_asks_where_its_tritons_are(zooserve: Zooserve, given: 
     assert named in done.stderr
 
 
+def test_a_triton_alone_names_the_port_that_somebody_has(zooserve: Zooserve) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = zooserve("triton", "leaf", ZOOSERVE_LEAF__GRPC_PORT=port)
+    assert done.returncode == 1
+    assert f"Port {port} on 127.0.0.1 is taken by" in done.stderr
+    assert "ZOOSERVE_LEAF__GRPC_PORT" in done.stderr
+
+
 def test_the_router_alone_refuses_headers_that_cannot_be_read_without_telling_them(zooserve: Zooserve) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:  # whatever else goes well, no router starts
         done = zooserve(
