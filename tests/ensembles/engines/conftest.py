@@ -90,7 +90,7 @@ class _Session:
 def attention_model(*, fused: bool = True, operation: str = "MultiHeadAttention", scale: float | None = 0.5) -> bytes:
     """An encoder of one attention layer over random word vectors, mean pooled over the tokens that are no padding."""
     node = helper.make_node
-    attributes = {"num_heads": 2} | ({} if scale is None else {"scale": scale})
+    attributes: dict[str, Any] = {"num_heads": 2} | ({} if scale is None else {"scale": scale})
     layer = (
         [
             node(

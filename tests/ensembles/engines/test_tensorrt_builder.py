@@ -1,6 +1,7 @@
 """TensorRT for RTX in TensorRT's place, where its wheels are on the path: it builds without a GPU."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,14 +39,14 @@ def test_a_plan_is_built_of_the_graph_written_out(tensorrt: TensorRtBuilder, ord
 
 def test_a_graph_that_cannot_be_read_is_refused_in_tensorrt_s_words(tensorrt: TensorRtBuilder, order: Order) -> None:
     with pytest.raises(EngineRefused, match=r"TensorRT does not read the graph: .*Failed to parse the ONNX model"):
-        tensorrt.build(Order(b"nothing", *_rest(order)))
+        tensorrt.build(replace(order, graph=b"nothing"))
 
 
 def test_an_operator_that_tensorrt_has_not_is_refused_by_name(
     tensorrt: TensorRtBuilder, order: Order, model_bytes: Callable[..., bytes]
 ) -> None:
     with pytest.raises(EngineRefused, match="NoSuchOperator"):
-        tensorrt.build(Order(model_bytes(operation="NoSuchOperator"), *_rest(order)))
+        tensorrt.build(replace(order, graph=model_bytes(operation="NoSuchOperator")))
 
 
 def test_without_a_gpu_a_plan_is_not_loaded(tensorrt: TensorRtBuilder, order: Order) -> None:
@@ -53,7 +54,3 @@ def test_without_a_gpu_a_plan_is_not_loaded(tensorrt: TensorRtBuilder, order: Or
         pytest.skip("there is a GPU here")
     with pytest.raises(EngineRefused, match="There is no GPU here"), tensorrt.loaded(tensorrt.build(order)):
         pass
-
-
-def _rest(order: Order) -> tuple[object, ...]:
-    return order.inputs, order.outputs, order.profiles, order.tf32, order.workspace_bytes
