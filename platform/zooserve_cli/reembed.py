@@ -67,15 +67,13 @@ def reembed(
 
     After any end the same command goes on where it was. The old collection stays for --rollback.
     """
-    from zooserve_cli.reembedding.endings import end_in_order, signals_kept_from_threads
+    from zooserve_cli.reembedding.endings import end_in_order
     from zooserve_cli.reembedding.planning import Request
 
     require_name(collection if rollback else alias or collection)  # before it is a part of paths
     address = _address(store, qdrant, qdrant_key_variable)
     settings = Settings().resolved()
     end_in_order()
-    with signals_kept_from_threads():
-        import qdrant_client  # noqa: F401 (numpy's threads begin here)
     if rollback:
         if to is not None or source or restart or alias is not None:
             raise typer.BadParameter("--rollback is asked alone: it takes no --to, --from, --alias or --restart.")
@@ -90,19 +88,21 @@ def reembed(
         accept_dead=accept_dead, texts_per_s=rate, workers=workers, ray=ray, patience_s=patience,
     )  # fmt: skip
     at = router or _running_router(settings)
-    if dry_run:
-        _show(_intended(settings, request, at), as_json=as_json)
-        return
     with _told_endings("Nothing is lost: the same command goes on from here."):
-        _run(settings, request, at, as_json=as_json)
+        if dry_run:
+            _show(_intended(settings, request, at), as_json=as_json)
+        else:
+            _run(settings, request, at, as_json=as_json)
 
 
 @contextmanager
 def _told_endings(what_now: str) -> Iterator[None]:
     """For the block, an ending that was asked for is one line and the exit code that a shell knows it by."""
-    from zooserve_cli.reembedding.endings import Left
+    from zooserve_cli.reembedding.endings import Left, signals_kept_from_threads
 
     try:
+        with signals_kept_from_threads():
+            import qdrant_client  # noqa: F401 (numpy's threads begin here)
         yield
     except Left as exc:
         typer.echo(f"\nInterrupted. {what_now}", err=True)

@@ -10,7 +10,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Left", "end_in_order", "signals_kept_from_threads", "signals_taken_aside"]
+__all__ = [
+    "Left",
+    "Told",
+    "end_in_order",
+    "signals_kept_from_threads",
+    "signals_taken_aside",
+    "tell_thread",
+    "told_by_a_thread",
+]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MESSAGE = signal.SIGURG
@@ -29,6 +37,10 @@ class Left(KeyboardInterrupt):
     def exit_code(self) -> int:
         """As a shell gives it: 130 of Ctrl-C, 143 of SIGTERM."""
         return 128 + self.number
+
+
+class Told(KeyboardInterrupt):
+    """A thread of this process has something to say: an exception that no library takes for its own."""
 
 
 def end_in_order() -> None:
@@ -97,3 +109,22 @@ def _watch(over: threading.Event, taken: list[int], told: threading.Event, main:
             taken.append(found.si_signo)
         if taken and not told.is_set():  # again and again: it may come just before the main thread begins to wait
             signal.pthread_kill(main, _MESSAGE)
+
+
+@contextmanager
+def told_by_a_thread() -> Iterator[None]:
+    """In the block, in the main thread, `tell_thread` raises Told."""
+
+    def tell(number: int, frame: object) -> None:
+        raise Told
+
+    own = signal.signal(_MESSAGE, tell)
+    try:
+        yield
+    finally:
+        signal.signal(_MESSAGE, own)
+
+
+def tell_thread(ident: int) -> None:
+    """Raise Told in this thread, which may wait for something; once."""
+    signal.pthread_kill(ident, _MESSAGE)

@@ -1,5 +1,7 @@
 """A Ray of this job's own, or a cluster's, quiet and bounded; gone in every ending that this process lives to see.
 
+A raylet or a GCS that is killed is noticed within a second: Ray itself takes ten to sixty, and then tells pages of it.
+
 After a kill -9 Ray's own processes end by themselves: the raylet and the GCS with their parent, workers within seconds,
 Ray's two agents when they give the GCS up (measured: within two minutes). The next run ends what is left before that.
 """
@@ -11,21 +13,31 @@ import secrets
 import shutil
 import signal
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from zooserve.errors import JobStopped, MissingPart
+from zooserve.processes.identity import command_of, descendants, is_alive, process_table
 from zooserve.processes.ports import free_ports
-from zooserve.processes.records import ProcessRecords
-from zooserve_cli.reembedding.endings import signals_kept_from_threads, signals_taken_aside
+from zooserve.processes.records import ProcessRecords, Record
+from zooserve_cli.reembedding.endings import (
+    Told,
+    signals_kept_from_threads,
+    signals_taken_aside,
+    tell_thread,
+    told_by_a_thread,
+)
 
 __all__ = ["RayPlan", "ray_running"]
 
 _OBJECT_STORE_BYTES = 256 * 2**20
 _BLOCK_BYTES = 16 * 2**20
 _GRACE_S = 3.0
+_LOOK_S = 0.5
+_VITAL = ("gcs_server", "raylet")
 
 
 class RayPlan:
@@ -41,8 +53,13 @@ class RayPlan:
 
     def take_stock(self) -> None:
         """Write down what runs below this process: all of it is Ray's."""
-        self.records.take_stock(os.getpid(), {})
-        self.records.write(record for record in self.records.read() if record.pid != os.getpid())
+        below = descendants([os.getpid()], process_table())
+        self.records.write(Record(each.pid, each.start_time, "ray", _program(each.pid)) for each in below)
+
+
+def _program(pid: int) -> str:
+    """What it runs; of a worker nothing more, whose title changes with every task."""
+    return command_of(pid).partition(" ")[0].partition("::")[0]
 
 
 @contextmanager
@@ -57,15 +74,20 @@ def ray_running(plan: RayPlan) -> Iterator[None]:
             import ray.data
     except ImportError as exc:
         raise MissingPart("Ray Data is not installed: `pip install 'zooserve[platform]'`.") from exc
+    told = ray._private.worker.print_to_stdstream
     try:
+        # What Ray tells of its nodes and workers would be on our stdout, in the middle of --json.
+        ray._private.worker.print_to_stdstream = lambda data, ignore_prefix: None
         with signals_taken_aside():  # Ray sets a handler of its own, and one in C that writes a dump
             _start(ray, plan)
         _bound(ray.data)
-        yield
+        with nullcontext() if plan.address else _watched(plan):
+            yield
     finally:
         if plan.address is None:
             plan.take_stock()  # also of a Ray that was left while it started, which its shutdown does not know
         ray.shutdown()
+        ray._private.worker.print_to_stdstream = told
         if plan.address is None:
             _clear(plan)
 
@@ -85,6 +107,37 @@ def _start(ray: Any, plan: RayPlan) -> None:
         where = plan.address or "on this machine"
         raise JobStopped(f"Ray does not start {where}: {exc}") from exc
     plan.take_stock()
+
+
+@contextmanager
+def _watched(plan: RayPlan) -> Iterator[None]:
+    """For the block what runs below is written down. Raises JobStopped once one of Ray's own processes is gone."""
+    over, lost = threading.Event(), list[str]()
+    vital = {each.process: name for each in plan.records.read() for name in _VITAL if each.command.endswith(f"/{name}")}
+    main = threading.get_ident()
+
+    def watch() -> None:
+        while not over.wait(_LOOK_S):
+            plan.take_stock()
+            lost.extend(name for process, name in vital.items() if not is_alive(process))
+            if lost:
+                tell_thread(main)
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    try:
+        with told_by_a_thread():
+            with signals_kept_from_threads():
+                thread.start()
+            yield
+    except Told as exc:
+        raise JobStopped(
+            f"Ray failed: its {lost[0]} has ended, killed perhaps. What is done stays; the same command goes on from "
+            "there."
+        ) from exc
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager
@@ -117,7 +170,7 @@ def _bound(data: Any) -> None:
     context.enable_operator_progress_bars = False
     context.print_on_execution_start = False
     for name in ("ray", "ray.data"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _environment() -> dict[str, str]:
@@ -132,6 +185,8 @@ def _environment() -> dict[str, str]:
         "RAY_worker_register_timeout_seconds": "180",
         "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
         "RAY_DEDUP_LOGS": "0",
+        # What fails is told by its exception.
+        "RAY_IGNORE_UNHANDLED_ERRORS": "1",
     }
 
 
