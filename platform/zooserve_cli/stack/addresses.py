@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from zooserve_cli.stack.configurations import configurations
 from zooserve_cli.stack.environment import told, told_nodes
@@ -23,9 +24,12 @@ NETWORK = Rule(
 )
 STOPPED = Rule("service-not-started", Severity.ERROR, "An address names a service that the profile does not start")
 PORT = Rule("unheard-port", Severity.ERROR, "An address names a port that its service does not listen on")
+ALIAS = Rule(
+    "unasked-alias", Severity.ERROR, "Nobody asks for an alias, and it is all but a name that somebody asks for"
+)
 LOCAL = Rule("local-only", Severity.ERROR, "An address names a port that its service opens to itself only")
 
-RULES = (UNKNOWN, NETWORK, STOPPED, PORT, LOCAL)
+RULES = (UNKNOWN, NETWORK, STOPPED, PORT, LOCAL, ALIAS)
 
 _URL = re.compile(
     r"(?P<scheme>[a-z][a-z0-9+]*)://(?:[^@/\s]*@)?(?P<host>[A-Za-z0-9_.\-]+|\[[0-9a-fA-F:]+\])(?::(?P<port>\d{1,5}))?"
@@ -53,9 +57,17 @@ class Address:
 
 def address_findings(stack: Stack) -> Iterator[Finding]:
     """Every address that a service of the profile is told."""
+    asked: set[str] = set()
     for service in stack.services.values():
         for address in _addresses(stack, service):
+            asked.add(address.host)
             yield from _judged(stack, service, address)
+    for service in stack.services.values():
+        for joined in service.networks:
+            for alias in joined.aliases:
+                near = get_close_matches(alias, asked, 1, 0.75)
+                if alias not in asked and near:
+                    yield ALIAS.at(joined.place, f"nobody asks for {alias}. Did you mean {near[0]}?")
 
 
 def _judged(stack: Stack, service: Service, address: Address) -> Iterator[Finding]:

@@ -42,7 +42,10 @@ def dashboard_findings(stack: Stack) -> Iterator[Finding]:
         sources = list(_sources(stack, service, provisioning))
         known = {source[key].text for source in sources for key in ("uid", "name")} - {""}
         kinds = {source["type"].text for source in sources}
-        for provider in _provided(stack, service, f"{provisioning}/dashboards", "providers"):
+        providers = list(_provided(stack, service, f"{provisioning}/dashboards", "providers"))
+        if not providers and any(_json_files(stack.path(mount.source)) for mount in service.mounts if mount.source):
+            yield FOLDER.at(service.place, f"{service.name} sees dashboards that nothing in {provisioning} provides")
+        for provider in providers:
             yield from _dashboards(stack, service, provider, known, kinds)
 
 

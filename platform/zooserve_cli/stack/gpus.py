@@ -5,7 +5,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from zooserve_cli.stack.gpu_shares import Server, card_settings, card_shares
+from zooserve_cli.stack.gpu_shares import LARGEST_SHARE, Server, card_settings, card_shares
 from zooserve_cli.stack.images import tag_of
 from zooserve_cli.stack.invocation import Invocation, invocations
 from zooserve_cli.stack.service import Service
@@ -37,6 +37,7 @@ def gpu_findings(stack: Stack) -> Iterator[Finding]:
             yield MISSING.at(service.place, f"reserve a GPU for {service.name}: deploy.resources.reservations.devices")
         for device in _devices(service):
             yield from _shape(service, device)
+        yield from _utilization(stack, service)
     for one, other in combinations(holders.values(), 2):
         both = _ids(one) & _ids(other)
         if both and not (_is_shared(one) and _is_shared(other)):
@@ -78,7 +79,9 @@ def _needs_one(stack: Stack, service: Service) -> bool:
 
 
 def _is_for_gpus(service: Service, call: Invocation) -> bool:
-    return call.flag("--model-config-name") is not None or "trtllm" in tag_of(service.image)
+    build = service.node["build"]
+    named = (tag_of(service.image), build["dockerfile"].text, *(node.text for _, node in build["args"].walk()))
+    return call.flag("--model-config-name") is not None or any("trtllm" in text for text in named)
 
 
 def _shape(service: Service, device: Node) -> Iterator[Finding]:
@@ -91,6 +94,22 @@ def _shape(service: Service, device: Node) -> Iterator[Finding]:
         yield SHAPE.at(device["count"].key_place, f"{service.name} gives both device_ids and count: keep one")
     if not any(part.text == "gpu" for part in device["capabilities"].elements):
         yield SHAPE.at(device.place, f"write capabilities: [gpu] for {service.name}")
+
+
+def _utilization(stack: Stack, service: Service) -> Iterator[Finding]:
+    for call in invocations(stack, service):
+        word = call.flag("--gpu-memory-utilization") if call.program == "vllm" else None
+        if word is not None and not _is_share(word.text):
+            yield SHARES.at(
+                word.place, f"{word.text} is no share of the card: write a number above 0, and at most 0.95"
+            )
+
+
+def _is_share(text: str) -> bool:
+    try:
+        return 0 < float(text) <= LARGEST_SHARE
+    except ValueError:
+        return False
 
 
 def _shares(stack: Stack, sharing: list[Service]) -> Iterator[Finding]:

@@ -11,7 +11,11 @@ from zooserve_ensembles.checking.findings import Finding, Rule, Severity
 
 __all__ = ["RULES", "hardening_findings"]
 
-PRIVILEGED = Rule("privileged", Severity.ERROR, "A container is privileged, or is given capabilities or no confinement")
+PRIVILEGED = Rule(
+    "privileged",
+    Severity.ERROR,
+    "A container is privileged, runs as root by request, or is given capabilities or no confinement",
+)
 HOST = Rule("host-namespace", Severity.ERROR, "A container shares the host's network, processes, memory or users")
 SOCKET = Rule("engine-socket", Severity.ERROR, "A container sees the container engine's socket: it could do anything")
 WRITABLE = Rule(
@@ -32,6 +36,8 @@ def hardening_findings(stack: Stack) -> Iterator[Finding]:
         node = service.node
         if node["privileged"].is_true:
             yield PRIVILEGED.at(node["privileged"].key_place, f"{service.name} is privileged: remove it")
+        if node["user"].text.partition(":")[0] in ("root", "0"):
+            yield PRIVILEGED.at(node["user"].place, f"{service.name} runs as root: name another user")
         for part in node["cap_add"].elements:
             yield PRIVILEGED.at(part.place, f"{service.name} is given {part.text}: remove it from cap_add")
         for part in node["security_opt"].elements:

@@ -114,12 +114,14 @@ def _moved(port: ListeningPort, call: Invocation, environment: dict[str, str], t
         environment.get(port.env, "") if port.env else "",
         tree.at(*port.config.split(".")).text if port.config and tree is not None else "",
     ]
+    host = call.flag(port.host_flag) if port.host_flag else None
+    is_local = (host.text if host else environment.get(port.host_env or "", "")) in _LOOPBACK
     for text in texts:
         if text.isdecimal() and len(text) < 6:
-            return Listener(int(text))
+            return Listener(int(text), is_local)
         if found := _ENDPOINT.fullmatch(text):
             return Listener(int(found["port"]), found["host"] in _LOOPBACK)
-    return Listener(port.port)
+    return Listener(port.port, is_local)
 
 
 def _endpoints(tree: Node) -> Iterator[Listener]:

@@ -25,13 +25,14 @@ UNKNOWN_KEY = Rule(
     Severity.ERROR,
     "Compose knows no such key at the top, in a service, its build, healthcheck or deploy",
 )
+VALUE = Rule("compose-value", Severity.ERROR, "A size, a time or a number that Compose cannot read")
 INTERPOLATION = Rule("interpolation", Severity.ERROR, "A `$` that Compose cannot interpolate")
 EXTENDS = Rule("extends", Severity.ERROR, "`extends` names no service of this file, or leads back to itself")
 ELSEWHERE = Rule(
     "not-followed", Severity.WARNING, "`include`, or `extends` of another file: what is there is not looked at"
 )
 
-RULES = (UNREADABLE, SHAPE, UNKNOWN_KEY, INTERPOLATION, EXTENDS, ELSEWHERE)
+RULES = (UNREADABLE, SHAPE, UNKNOWN_KEY, VALUE, INTERPOLATION, EXTENDS, ELSEWHERE)
 
 _TOP = ("name", "version", "services", "networks", "volumes", "secrets", "configs", "include", "models")
 _SERVICE = tuple(
@@ -103,6 +104,7 @@ def _service(name: str, node: Node, services: Node) -> Iterator[Finding]:
             if key not in known.split() and not key.startswith("x-"):
                 near = did_you_mean(key, known.split())
                 yield UNKNOWN_KEY.at(inner.key_place, f"{'.'.join(path)} has no {key}. {near}".strip())
+    yield from _values(node)
     if not node["image"].text and not node["build"].is_there and not node["extends"].is_there:
         yield SHAPE.at(node.key_place, f"the service {name} has neither image nor build: give it one")
     yield from _extends(name, node, services)
@@ -129,6 +131,30 @@ _INNER = {
     ("deploy", "resources", "reservations"): "cpus memory devices generic_resources",
 }
 """Keys of a service's parts, by the way to them."""
+
+
+def _values(node: Node) -> Iterator[Finding]:
+    for kind, pattern, paths in _VALUES:
+        for path in paths:
+            inner = node.at(*path.split("."))
+            if inner.is_there and not re.fullmatch(pattern, inner.text):
+                yield VALUE.at(inner.place, f"{path} cannot be {inner.text or 'this'}: write {kind}")
+
+
+_SIZE = r"(?i)\d+(\.\d+)?\s*([bkmgt]b?)?"
+_TIME = r"(\d+(\.\d+)?(ns|us|ms|s|m|h|d))+|0"
+_VALUES = (
+    ("a size, as 8g", _SIZE, ("mem_limit", "mem_reservation", "shm_size", "deploy.resources.limits.memory")),
+    (
+        "a time, as 30s",
+        _TIME,
+        (
+            "stop_grace_period",
+            *(f"healthcheck.{name}" for name in ("interval", "timeout", "start_period", "start_interval")),
+        ),
+    ),
+    ("a whole number", r"-?\d+", ("pids_limit", "healthcheck.retries")),
+)
 
 
 def _extends(name: str, node: Node, services: Node) -> Iterator[Finding]:

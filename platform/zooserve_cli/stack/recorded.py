@@ -26,6 +26,9 @@ class ListeningPort(_Record):
     env: str | None = None
     config: str | None = None
     """Dotted keys of its configuration file."""
+    host_flag: str | None = None
+    host_env: str | None = None
+    """What says on which address it listens, where that is apart from the port; all of them otherwise."""
 
 
 class Environment(_Record):

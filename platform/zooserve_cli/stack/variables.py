@@ -29,12 +29,33 @@ RULES = (LINE, TWICE, UNDOCUMENTED, UNEXPLAINED, UNUSED, UNKNOWN, MISSING, EMPTY
 
 _SUMMED_UP = {CARD_VARIABLE, WEIGHTS_VARIABLE, WORKSPACE_VARIABLE}
 """What no service reads, but the sum of the shares on one card."""
-_COMPOSES_OWN = ("COMPOSE_", "DOCKER_")
+_COMPOSES_OWN = frozenset(
+    {
+        "COMPOSE_ANSI",
+        "COMPOSE_BAKE",
+        "COMPOSE_CONVERT_WINDOWS_PATHS",
+        "COMPOSE_DISABLE_ENV_FILE",
+        "COMPOSE_ENV_FILES",
+        "COMPOSE_EXPERIMENTAL",
+        "COMPOSE_FILE",
+        "COMPOSE_HTTP_TIMEOUT",
+        "COMPOSE_IGNORE_ORPHANS",
+        "COMPOSE_MENU",
+        "COMPOSE_PARALLEL_LIMIT",
+        "COMPOSE_PATH_SEPARATOR",
+        "COMPOSE_PROFILES",
+        "COMPOSE_PROGRESS",
+        "COMPOSE_PROJECT_NAME",
+        "COMPOSE_REMOVE_ORPHANS",
+        "COMPOSE_STATUS_STDOUT",
+    }
+)
+_DOCKERS = "DOCKER_"
 
 
 def variable_findings(stack: Stack) -> Iterator[Finding]:
     """Every variable, from where it is read to where it is set."""
-    read = {placed.use.name for placed in stack.uses} | _handed_on(stack) | _SUMMED_UP
+    read = {placed.use.name for placed in stack.uses} | _handed_on(stack) | _SUMMED_UP | _COMPOSES_OWN
     yield from _lines(stack)
     yield from _example(stack, read)
     if stack.example is None or stack.env.file != stack.example.file:
@@ -42,6 +63,10 @@ def variable_findings(stack: Stack) -> Iterator[Finding]:
     for placed in stack.uses:
         yield from _set(stack, placed)
     yield from _profiles(stack)
+
+
+def _is_composes(name: str) -> bool:
+    return name in _COMPOSES_OWN or name.startswith(_DOCKERS)
 
 
 def _handed_on(stack: Stack) -> set[str]:
@@ -73,7 +98,7 @@ def _example(stack: Stack, read: set[str]) -> Iterator[Finding]:
     for variable in explained.values():
         if not variable.comment:
             yield UNEXPLAINED.at(variable.place, f"say in a comment above what {variable.name} is for")
-        if variable.name not in read and not variable.name.startswith(_COMPOSES_OWN):
+        if variable.name not in read and not _is_composes(variable.name):
             near = did_you_mean(variable.name, sorted(read))
             yield UNUSED.at(variable.place, f"nothing reads {variable.name}: remove it. {near}".strip())
 
@@ -81,7 +106,7 @@ def _example(stack: Stack, read: set[str]) -> Iterator[Finding]:
 def _unknown(stack: Stack, read: set[str]) -> Iterator[Finding]:
     known = sorted(read | set(stack.example.variables if stack.example else ()))
     for variable in stack.env.variables.values():
-        if variable.name not in known and not variable.name.startswith(_COMPOSES_OWN):
+        if variable.name not in known and not _is_composes(variable.name):
             near = did_you_mean(variable.name, known) or "Remove it."
             yield UNKNOWN.at(variable.place, f"nothing reads {variable.name}. {near}")
 
