@@ -13,7 +13,19 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-__all__ = ["LARGEST_SHARE", "CardSettings", "CardShares", "Part", "Server", "card_settings", "card_shares", "enabled"]
+__all__ = [
+    "CARD_VARIABLE",
+    "LARGEST_SHARE",
+    "WEIGHTS_VARIABLE",
+    "WORKSPACE_VARIABLE",
+    "CardSettings",
+    "CardShares",
+    "Part",
+    "Server",
+    "card_settings",
+    "card_shares",
+    "enabled",
+]
 
 Configs = Mapping[str, Any]
 """`model_config_pb2.ModelConfig` by model; the generated module brings no types."""
@@ -34,6 +46,9 @@ FREE_FRACTION = 0.9
 """TensorRT-LLM's, where it is not said."""
 WORKSPACE_BYTES = 4 << 30
 """Activations and captured graphs of a language model beside its weights: an allowance, not measured."""
+
+ON_CARD = ("onnxruntime", "tensorrt")
+"""Backends whose instances go to the card unless their kind is KIND_CPU."""
 
 CARD_VARIABLE = "SHARED_GPU_BYTES"
 WEIGHTS_VARIABLE = "LEAF_SHARED_WEIGHTS_BYTES"
@@ -190,9 +205,13 @@ def _without_limit(server: Server, configs: Configs) -> Iterator[str]:
 
 
 def _gpu_instances(config: Any) -> int:
-    """Sessions on the card; an ensemble, which has no group, has none."""
-    groups = (group for group in config.instance_group if group.kind == type(group).KIND_GPU)
-    return sum(max(1, group.count) for group in groups)
+    """Sessions on the card. A kind that is not said means the card to a backend that can use it."""
+    groups = config.instance_group
+    if not groups:
+        return int(config.backend in ON_CARD)
+    kinds = type(groups[0])
+    wanted = (kinds.KIND_GPU, kinds.KIND_AUTO) if config.backend in ON_CARD else (kinds.KIND_GPU,)
+    return sum(max(1, group.count) for group in groups if group.kind in wanted)
 
 
 def _limit(server: Server, model: str, config: Any) -> int:

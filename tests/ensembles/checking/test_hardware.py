@@ -78,7 +78,7 @@ def test_what_the_backend_takes_is_no_finding(empty: Any, side: str, name: str, 
     [
         ("onnxruntime", "arena_extend_strategy", "kSameAsRequested"),
         ("onnxruntime", "gpu_mem_limit", "1 GiB"),
-        ("onnxruntime", "intra_op_thread_count", "-1"),
+        ("onnxruntime", "intra_op_thread_count", "two"),
         ("onnxruntime", "memory.enable_memory_arena_shrinkage", "1"),
         ("tensorrt", "execution_context_allocation_strategy", "DYNAMIC"),
     ],
@@ -88,6 +88,12 @@ def test_a_parameter_s_value_that_the_backend_would_not_take(empty: Any, backend
     (found,) = [finding for finding in empty.check(Target.CONTAINER).findings if finding.rule == "backend-parameter"]
     assert found.place.line == 13
     assert key in found.message
+
+
+@pytest.mark.parametrize(("key", "value"), [("enable_mem_arena", "False"), ("intra_op_thread_count", "-1")])
+def test_a_value_that_the_backend_takes_is_no_finding(empty: Any, key: str, value: str) -> None:
+    empty.add("m", MODEL + PARAMETER % (key, value), code="")
+    assert "backend-parameter" not in rules(empty)
 
 
 def test_a_parameter_of_one_s_own_is_none_of_the_backend_s_business(empty: Any) -> None:

@@ -58,6 +58,15 @@ def test_a_session_without_a_limit_may_take_the_whole_card() -> None:
     assert "one runs on" in card_shares(CardSettings(H100), [zoo(one=on_card("1", backend="tensorrt"))]).fault
 
 
+@pytest.mark.parametrize("group", ["", "instance_group [ { count: 1 } ]"])
+def test_an_onnx_model_whose_kind_is_not_said_is_on_the_card(group: str) -> None:
+    config = text_format.Parse(f'backend: "onnxruntime" {group}', pb.ModelConfig())
+    assert "one runs on the card" in card_shares(CardSettings(H100), [zoo(one=config)]).fault
+    python = text_format.Parse(f'backend: "python" {group}', pb.ModelConfig())
+    ensemble = text_format.Parse('platform: "ensemble"', pb.ModelConfig())
+    assert not card_shares(CardSettings(H100), [zoo(one=python, two=ensemble)]).fault
+
+
 @pytest.mark.parametrize("words", [["--cuda-memory-pool-byte-size=0:1000"], ["--cuda-memory-pool-byte-size", "0:1000"]])
 def test_triton_s_pool_is_as_it_says(words: list[str]) -> None:
     assert card_shares(CardSettings(H100), [zoo(*words)]).total == CONTEXT_BYTES + 1000
