@@ -5,6 +5,8 @@ Pure. Everything that is given becomes Passages, one for each point of Qdrant, a
 
 import hashlib
 import json
+import operator
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +25,8 @@ __all__ = [
     "Id",
     "Item",
     "Passage",
+    "document_names",
+    "ids_given",
     "passages",
     "point_id",
 ]
@@ -34,6 +38,13 @@ PAYLOAD_BYTES = 1 << 20
 
 # Ids that are texts become UUIDs in this namespace. Another one would give every point a new id.
 _NAMESPACE = UUID("6f2c1f2e-6a55-5d0e-9d5c-2f1f0c3f7a10")
+
+_UUID = re.compile(
+    r"(?:urn:uuid:)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}"
+    r"|\{[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\}",
+    re.IGNORECASE,
+)
+"""As Qdrant reads them. `uuid.UUID` reads more, white space and underscores among it: two texts would be one id."""
 
 Id = int | str | UUID
 """An unsigned 64-bit integer or a UUID is Qdrant's own and kept; any other text gets a UUID made of it."""
@@ -98,17 +109,33 @@ def point_id(value: Id) -> int | str:
     >>> point_id(7), point_id("550E8400E29B41D4A716446655440000")
     (7, '550e8400-e29b-41d4-a716-446655440000')
     """
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not 0 <= value < 1 << 64:
-            shown = value if abs(value) < 1 << 256 else "given"  # Python refuses to write down very long ones
+    known = _known_id(value)
+    if isinstance(known, int):
+        if not 0 <= known < 1 << 64:
+            shown = known if abs(known) < 1 << 256 else "given"  # Python refuses to write down very long ones
             raise BadInput(f"The id {shown} is no unsigned 64-bit integer; take one, a UUID, or a text.", param="id")
-        return value
-    if not isinstance(value, str):
-        raise BadInput(f"An id is {value!r}; it must be an unsigned integer, a UUID, or a text.", param="id")
-    checked_text(value, "id")
-    return _uuid_in(value) or str(uuid5(_NAMESPACE, f"id\n{value}"))
+        return known
+    return _uuid_in(known) or str(uuid5(_NAMESPACE, f"id\n{known}"))
+
+
+def ids_given(value: Any) -> list[tuple[int | str, str]]:
+    """Points, and names of documents, of one id or of several. Raises BadInput for what is no id.
+
+    >>> ids_given([7, "b"])[0]
+    (7, '7')
+    """
+    if isinstance(value, str | bytes | int | UUID | Chunk | Document | Mapping) or not isinstance(value, Iterable):
+        value = [value]
+    return [(point_id(one), str(_known_id(one))) for one in value]
+
+
+def document_names(names: Iterable[str]) -> list[str]:
+    """The names as chunks may have them under `document`: of a UUID all that it is usually written as.
+
+    >>> len(document_names(["a book", "550e8400-e29b-41d4-a716-446655440000"]))
+    9
+    """
+    return [spelled for name in names for spelled in _spellings(name)]
 
 
 def passages(items: Iterable[Item]) -> Iterator[Passage | DocumentEnd]:
@@ -185,12 +212,13 @@ def _of_chunk(chunk: Chunk, seen: _Seen) -> Iterator[Passage]:
             return
     else:
         seen.given(point, shown)
-        payload["id"] = str(chunk.id) if isinstance(chunk.id, UUID) else chunk.id
+        payload["id"] = _known_id(chunk.id)
     yield Passage(point, shown, text, {**payload, "text": text, "sha256": _sha256(text)})
 
 
 def _of_document(document: Document, seen: _Seen) -> Iterator[Passage | DocumentEnd]:
-    own, name = point_id(document.id), str(document.id)
+    own, name = point_id(document.id), _document_name(document.id)
+    whole = _uuid_in(name) or name  # a chunk keeps its point, however the UUID is written
     for key in {own, point_id(name)}:  # 7 and "7" name the same chunks
         seen.given(key, repr(document.id))
     shared = _payload(document.payload, f"The document {document.id!r}")
@@ -202,7 +230,7 @@ def _of_document(document: Document, seen: _Seen) -> Iterator[Passage | Document
         payload = {**shared, **_payload(chunk.payload, shown)}
         digest = _sha256(text)
         times[digest] = times.get(digest, -1) + 1
-        point = _point_of_text(name, times[digest], text)
+        point = _point_of_text(whole, times[digest], text)
         points.add(point)
         yield Passage(
             point, shown, text, {**payload, "text": text, "sha256": digest, "document": name, "chunk": number}
@@ -229,19 +257,32 @@ def _chunks_of(document: Document) -> Iterator[Chunk]:
 
 
 def _checked(text: Any, shown: str) -> str:
+    if isinstance(text, bytes | bytearray | memoryview):
+        raise BadInput(
+            f"{shown}: `text` is of type {type(text).__name__}; it must be a string. Decode it first: "
+            'text.decode("utf-8", errors="replace") takes files that are not UTF-8 throughout, too.',
+            param="text",
+            code="invalid_type",
+        )
+    if isinstance(text, str) and len(text) > TEXT_BYTES:  # before it is looked through, and copied for that
+        raise _too_large(shown, f"{len(text):,} {'bytes' if text.isascii() else 'characters'}")
     try:
         checked_text(text, "text")
     except BadInput as exc:
         raise BadInput(f"{shown}: {exc}", param="text", code=exc.code) from exc
     size = len(text) if text.isascii() else len(text.encode())
     if size > TEXT_BYTES:
-        raise BadInput(
-            f"{shown} has {size:,} bytes; a text may have at most {TEXT_BYTES:,}. No model reads so much: cut it "
-            "into chunks, with zooserve.split(text) or a splitter of yours.",
-            param="text",
-            code="text_too_large",
-        )
+        raise _too_large(shown, f"{size:,} bytes")
     return str(text)
+
+
+def _too_large(shown: str, size: str) -> BadInput:
+    return BadInput(
+        f"{shown} has {size}; a text may have at most {TEXT_BYTES:,} bytes. No model reads so much: cut it into "
+        "chunks, with zooserve.split(text) or a splitter of yours.",
+        param="text",
+        code="text_too_large",
+    )
 
 
 def _payload(payload: Any, shown: str) -> dict[str, Any]:
@@ -274,11 +315,39 @@ def _point_of_text(document: str, time: int, text: str) -> str:
     return str(uuid5(_NAMESPACE, f"text\n{document}\n{time}\n{_sha256(text)}"))
 
 
-def _uuid_in(value: str) -> str | None:
+def _known_id(value: Any) -> int | str:
+    """As JSON has it: numpy's integers among integers, UUIDs as texts. Raises BadInput for what can be no id."""
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, str):
+        return str(checked_text(value, "id"))
     try:
-        return str(UUID(value))
-    except ValueError:
-        return None
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    told = type(value).__name__ if isinstance(value, Mapping | Chunk | Document) else repr(value)[:80]
+    raise BadInput(f"An id is {told}; it must be an unsigned integer, a UUID, or a text.", param="id")
+
+
+def _document_name(value: Any) -> str:
+    """What chunks have under `document`: as it was given, unless that is a UUID in an unusual mixture."""
+    name = str(_known_id(value))
+    spelled = _spellings(name)
+    return name if name in spelled else spelled[0]
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """How a UUID is usually written; any other name is itself."""
+    plain = _uuid_in(name)
+    if plain is None:
+        return (name,)
+    ways = (plain, plain.replace("-", ""), f"{{{plain}}}", f"urn:uuid:{plain}")
+    return (*ways, *(way.upper() for way in ways[:3]), f"urn:uuid:{plain.upper()}")
+
+
+def _uuid_in(value: str) -> str | None:
+    return str(UUID(value.lower())) if _UUID.fullmatch(value) else None
 
 
 def _sha256(text: str) -> str:

@@ -44,7 +44,8 @@ _BY_STATUS: dict[int, type[errors.ServingError]] = {
     503: errors.BackendUnavailable,
     504: errors.DeadlineExceeded,
 }
-_KEY_STATUS = (401, 403, 407)
+_KEY_STATUS = (401, 403)
+_PROXY_WANTS_KEY = 407
 _SHOWN_CHARACTERS = 200
 _ITEM = re.compile(r"\b(inputs?|documents)\[(\d+)\]")
 
@@ -61,6 +62,14 @@ class Fault:
     def overloaded(self) -> bool:
         """Whether nothing is wrong but that others were there before."""
         return isinstance(self.error, errors.Overloaded)
+
+    def adding(self, words: str) -> "Fault":
+        """The same, whose error says this too."""
+        said = f"{self.error}{words}"
+        self.error.args = (said,)
+        if isinstance(self.error, errors.ServingError | errors.CallFailed):
+            self.error.message = said
+        return self
 
 
 @dataclass(frozen=True)
@@ -134,6 +143,8 @@ def unreadable(url: str, why: str, request_id: str | None = None) -> errors.Unre
 def _error(status: int, headers: Mapping[str, str], body: bytes, url: str) -> errors.ZooserveError:
     told = _Told.read(body)
     shown = told.message or _shown(status, headers, body, url)
+    if status == _PROXY_WANTS_KEY:
+        return errors.KeyRefused(f"{shown} It is a proxy on the way to {url} that wants a user and a password.")
     if status in _KEY_STATUS:
         return errors.KeyRefused(
             f"{shown} The key is refused at {url}: give the right one as `api_key`, or as ZOOSERVE_API_KEY."

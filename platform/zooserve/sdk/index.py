@@ -22,6 +22,7 @@ __all__ = [
     "Index",
     "Place",
     "Sparse",
+    "behind",
     "find",
     "index_of",
     "mismatch",
@@ -42,7 +43,8 @@ RESERVED_PAYLOAD = frozenset({"text", "sha256", "document", "chunk", "id"})
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _SPACE = re.compile(r"[0-9a-f]{16}")
-_PHYSICAL = re.compile(r".*--[0-9a-f]{16}(-[0-9a-f]{16})?")
+_BEHIND = re.compile(r"--[0-9a-f]{16}(-[0-9a-f]{16})?")
+_PHYSICAL = re.compile(f".*{_BEHIND.pattern}")
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,19 @@ def find(name: str, collections: Collection[str], aliases: Mapping[str, str]) ->
             )
         return Place(name, physical)
     return Place(name, name) if name in collections else None
+
+
+def behind(name: str, collections: Collection[str], aliases: Mapping[str, str]) -> list[str]:
+    """The collections that only this name leads to or has led to: what re-embeddings left, then where it leads now.
+
+    >>> behind("docs", {"docs--bc7ce5e304176975", "docs--0123456789abcdef"}, {"docs": "docs--bc7ce5e304176975"})
+    ['docs--0123456789abcdef', 'docs--bc7ce5e304176975']
+    """
+    of_others = {physical for alias, physical in aliases.items() if alias != name}
+    leads = aliases.get(name, name)
+    own = [held for held in _candidates(name, collections) if _BEHIND.fullmatch(held[len(name) :])]
+    left = [held for held in own if held != leads and held not in of_others]
+    return [*left, *([leads] if leads in collections and (leads == name or leads not in of_others) else [])]
 
 
 def index_of(collection: str, metadata: Mapping[str, Any] | None) -> Index | None:

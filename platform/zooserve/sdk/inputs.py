@@ -1,6 +1,7 @@
 """Checks of what a caller gives, before anything is sent: each refusal names the argument and the item."""
 
 import json
+import operator
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 from urllib.parse import urlsplit
@@ -79,9 +80,13 @@ def checked_header(value: Any, param: str) -> str:
 
 def checked_positive(value: Any, param: str) -> int:
     """An integer of at least 1. Raises BadInput for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)  # numpy's integers are none of `int`
+    except TypeError:
+        number = 0
+    if number < 1:
         raise BadInput(f"`{param}` is {value!r}; it must be an integer of at least 1.", param=param)
-    return value
+    return number
 
 
 def encoded_body(fields: Mapping[str, Any], max_bytes: int) -> bytes:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from zooserve.errors import BadInput, MissingPart, SpaceMismatch
-from zooserve.sdk.chunks import Passage
+from zooserve.sdk.chunks import Passage, document_names
 from zooserve.sdk.collection_results import Hit
 from zooserve.sdk.index import DENSE, SPARSE, Index
 from zooserve.sdk.results import SparseVector
@@ -131,7 +131,7 @@ def has_sparse(info: Any) -> bool:
 
 
 def _of_documents(models: Any, documents: Collection[str]) -> Any:
-    return models.FieldCondition(key="document", match=models.MatchAny(any=list(documents)))
+    return models.FieldCondition(key="document", match=models.MatchAny(any=document_names(documents)))
 
 
 def _condition(models: Any, key: Any, value: Any) -> Any:

@@ -16,6 +16,8 @@ _FIRST_PAUSE_S = 0.25
 _LONGEST_PAUSE_S = 8.0
 _SPREAD = 0.1
 """Of what a server asks for: clients that were refused together do not come back together."""
+_SHORTEST_PAUSE_S = 0.05
+"""Whoever is asked to come back at once still takes a breath: a call of many parts would ask thousands of times."""
 
 
 def worth_another(status: int, headers: Mapping[str, str]) -> bool:
@@ -41,10 +43,11 @@ def asks_to_wait_s(headers: Mapping[str, str], now_s: float) -> float | None:
 def pause_s(failures: int, asked_s: float | None, chance: float) -> float:
     """Seconds until the next try, after the first, second … failure; `chance` lies between 0 and 1.
 
-    At least what was asked for; else between half and all of a doubling pause of at most 8 s.
+    At least what was asked for, and at least 50 to 100 ms; else between half and all of a doubling pause of at most
+    8 s.
     """
     if asked_s is not None:
-        return asked_s * (1 + _SPREAD * chance)
+        return max(asked_s * (1 + _SPREAD * chance), _SHORTEST_PAUSE_S * (1 + chance))
     longest: float = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** (failures - 1))
     return longest * (1 + chance) / 2
 

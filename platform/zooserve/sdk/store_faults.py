@@ -12,8 +12,11 @@ _SHOWN_BYTES = 300
 
 
 @contextmanager
-def translated(where: str) -> Iterator[None]:
-    """Around every call of a client. Raises StoreUnavailable, worth another try, or StoreRefused, which is not."""
+def translated(where: str, url: str | None = None) -> Iterator[None]:
+    """Around every call of a client. Raises StoreUnavailable, worth another try, or StoreRefused, which is not.
+
+    `url` is the server's where the client goes to it as the environment says, by a proxy perhaps.
+    """
     from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
     from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
@@ -22,18 +25,15 @@ def translated(where: str) -> Iterator[None]:
     except ResourceExhaustedResponse as exc:
         raise StoreUnavailable(f"Qdrant at {where} is asked too much; come back in {exc.retry_after_s} s.") from exc
     except UnexpectedResponse as exc:
-        raise _refusal(where, exc.status_code or 0, exc.content) from exc
+        raise _refusal(where, exc.status_code or 0, exc.content, url) from exc
     except ResponseHandlingException as exc:
         if isinstance(exc.source, ValueError):  # a success whose body is not what Qdrant answers
-            raise StoreRefused(
-                f"What answers at {where} is no Qdrant, or one of another time: {_why(exc.source)}"
-            ) from exc
-        raise StoreUnavailable(
-            f"No Qdrant answers at {where} ({_why(exc.source)}). Is it up, and is this its address? Its REST port is "
-            "6333 unless the address names another."
-        ) from exc
+            raise _other_version(where, exc.source) from exc
+        raise _silence(where, exc.source, url) from exc
     except (sqlite3.Error, OSError) as exc:  # of the local mode's files: a full disk, a folder that is gone
         raise StoreUnavailable(f"Qdrant at {where} fails: {exc}") from exc
+    except AssertionError as exc:  # the client's own, where a success says nothing
+        raise _other_version(where, exc) from exc
     except (ValueError, RuntimeError, KeyError) as exc:  # the local mode's refusals
         raise StoreRefused(f"Qdrant at {where} refuses: {exc}") from exc
 
@@ -46,8 +46,39 @@ def folder_in_use(path: str) -> StoreUnavailable:
     )
 
 
-def _refusal(where: str, status: int, content: bytes) -> StoreRefused | StoreUnavailable:
+def _other_version(where: str, source: Exception) -> StoreRefused:
+    from importlib.metadata import version
+
+    return StoreRefused(
+        f"What answers at {where} is no Qdrant, or one of another version than its client "
+        f"({version('qdrant-client')}), which may be one minor version away from it: {_why(source)}"
+    )
+
+
+def _silence(where: str, source: Exception, url: str | None) -> StoreUnavailable:
+    import httpx
+
+    if isinstance(source, httpx.ReadTimeout | httpx.WriteTimeout):
+        return StoreUnavailable(
+            f"Qdrant at {where} took too long to answer ({_why(source)}): it has too much to do, or its disk has. Try "
+            "again; what it was asked to store may be stored by then, and is not stored twice."
+        )
+    return StoreUnavailable(
+        f"No Qdrant answers at {where} ({_why(source)}). Is it up, and is this its address? Its REST port is 6333 "
+        f"unless the address names another.{_proxied(url)}"
+    )
+
+
+def _proxied(url: str | None) -> str:
+    from zooserve.sdk.proxies import of_environment, told_of
+
+    return "" if url is None else told_of(of_environment(url), url)
+
+
+def _refusal(where: str, status: int, content: bytes, url: str | None) -> StoreRefused | StoreUnavailable:
     said = content[:_SHOWN_BYTES].decode("utf-8", "replace")
+    if b"status" not in content:  # no error of Qdrant's own
+        said += _proxied(url)
     if status in (401, 403):
         return StoreRefused(
             f"Qdrant at {where} refuses the key ({status}): give the right one as collection(…, api_key=…). {said}"

@@ -29,6 +29,12 @@ class Batch:
         return [end.document for end in self.ends]
 
     @property
+    def begun(self) -> list[str]:
+        """The names of all documents that it has anything of."""
+        of_passages = (one.payload["document"] for one in self.passages if "document" in one.payload)
+        return list(dict.fromkeys([*of_passages, *self.documents]))
+
+    @property
     def current(self) -> frozenset[int | str]:
         """The points that these documents consist of."""
         return frozenset[int | str]().union(*(end.points for end in self.ends))

@@ -1,6 +1,7 @@
 """Streamed answers against a server that does as it is told: whole, cut off, failing in the middle, left, late."""
 
 import asyncio
+import gc
 import json
 import re
 import socket
@@ -277,6 +278,77 @@ def test_leaving_the_block_of_the_blocking_client_hangs_up(scripted: Any) -> Non
         assert server.left.wait(30)
         with pytest.raises(errors.ClientClosed):
             next(stream)
+
+
+def test_a_stream_that_nobody_holds_any_more_hangs_up(scripted: Any) -> None:
+    server = scripted([HEAD, said("Par"), HOLD])
+    with Zoo(server.url) as zoo:
+        block = zoo.chat_stream("hello")
+        stream = block.__enter__()
+        assert next(stream) == "Par"
+        del block, stream
+        gc.collect()
+        assert server.left.wait(30)
+
+
+async def test_a_stream_of_a_loop_that_nobody_holds_any_more_hangs_up(scripted: Any) -> None:
+    server = scripted([HEAD, said("Par"), HOLD])
+    async with AsyncZoo(server.url) as zoo:
+        block = zoo.chat_stream("hello")
+        stream = await block.__aenter__()
+        assert await anext(stream) == "Par"
+        del block, stream
+        gc.collect()
+        assert await asyncio.to_thread(server.left.wait, 30)
+
+
+def test_a_block_may_be_left_twice_or_never_entered_and_a_whole_stream_read_again(scripted: Any) -> None:
+    server = scripted(WHOLE)
+    with Zoo(server.url) as zoo:
+        zoo.chat_stream("never")
+        block = zoo.chat_stream("hello")
+        with block as stream:
+            assert list(stream) == ["Par", "is"]
+            assert list(stream) == list(stream.events()) == []
+        block.__exit__(None, None, None)
+        assert list(stream) == []
+        assert stream.answer.text == "Paris"
+    assert len(server.asked) == 1
+
+
+def test_half_of_the_events_may_be_left(scripted: Any) -> None:
+    server = scripted([HEAD, said("Par"), said("is"), HOLD])
+    with Zoo(server.url) as zoo:
+        with zoo.chat_stream("hello") as stream:
+            events = stream.events()
+            next(iter(events))
+            del events
+            assert next(stream) == "is"
+        assert server.left.wait(30)
+
+
+def test_a_stream_whose_client_is_closed_says_so(scripted: Any) -> None:
+    server = scripted([HEAD, said("Par"), HOLD])
+    zoo = Zoo(server.url)
+    with zoo.chat_stream("hello", timeout_s=60) as stream:
+        assert next(stream) == "Par"
+        zoo.close()
+        assert server.left.wait(30)
+        with pytest.raises(errors.ClientClosed, match="client was closed"):
+            next(stream)
+    with pytest.raises(errors.ClientClosed), zoo.chat_stream("hello"):
+        pass
+
+
+async def test_a_stream_of_a_loop_whose_client_is_closed_says_so(scripted: Any) -> None:
+    server = scripted([HEAD, said("Par"), HOLD])
+    zoo = AsyncZoo(server.url)
+    async with zoo.chat_stream("hello", timeout_s=60) as stream:
+        assert await anext(stream) == "Par"
+        await zoo.aclose()
+        assert await asyncio.to_thread(server.left.wait, 30)
+        with pytest.raises(errors.ClientClosed, match="client was closed"):
+            await anext(stream)
 
 
 async def test_a_task_that_is_cancelled_hangs_up(scripted: Any) -> None:

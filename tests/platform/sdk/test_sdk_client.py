@@ -135,6 +135,23 @@ def test_a_part_of_a_long_call_waits_longer(calling: Calling, platform_of: Calla
     assert len(calling(platform, lambda zoo: zoo.embed(["a"] * 300))) == 300
 
 
+@pytest.mark.parametrize("at_once", [{"retry-after": "0"}, {"retry-after-ms": "0"}])
+def test_a_part_that_may_come_back_at_once_takes_a_breath(
+    calling: Calling, platform_of: Callable[..., Any], monkeypatch: Any, at_once: dict[str, str]
+) -> None:
+    pauses: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr("zooserve.sdk.aio.http.sleep", pause)
+    monkeypatch.setattr("zooserve.sdk.blocking.http.sleep", pauses.append)
+    platform = platform_of(*[refusal(429, at_once) for _ in range(9)])
+    assert len(calling(platform, lambda zoo: zoo.embed(["a"] * 300))) == 300
+    assert len(pauses) == 9
+    assert min(pauses) >= 0.05
+
+
 def test_without_retries_there_is_one_try(calling: Calling, platform_of: Callable[..., Any]) -> None:
     platform = platform_of(*[soon() for _ in range(9)])
     with pytest.raises(errors.Overloaded):

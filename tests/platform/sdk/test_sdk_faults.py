@@ -64,7 +64,7 @@ def test_a_page_of_a_proxy_is_quoted(status: int, kind: type[errors.ServingError
     assert "<h1>Bad Gateway" in str(fault.error)
 
 
-@pytest.mark.parametrize("status", [401, 403, 407])
+@pytest.mark.parametrize("status", [401, 403])
 def test_a_refused_key_says_where_to_give_one(status: int) -> None:
     fault = fault_of_answer(status, {}, b'{"error": {"message": "Incorrect API key.", "code": "invalid_api_key"}}', URL)
     assert isinstance(fault.error, errors.KeyRefused)

@@ -65,4 +65,11 @@ def test_pauses_grow_to_a_bound(failures: int, chance: float) -> None:
 
 @given(st.integers(1, 5), st.floats(0, 1000), st.floats(0, 1))
 def test_nobody_comes_back_before_he_may(failures: int, asked_s: float, chance: float) -> None:
-    assert asked_s <= pause_s(failures, asked_s, chance) <= asked_s * 1.1
+    assert asked_s <= pause_s(failures, asked_s, chance) <= max(asked_s * 1.1, 0.1)
+
+
+@given(st.integers(1, 10_000), st.floats(0, 0.05), st.floats(0, 1))
+def test_nobody_comes_back_at_once_nor_all_together(failures: int, asked_s: float, chance: float) -> None:
+    """A server, or a proxy, that says 0 every time would be asked by a call of many parts without a pause."""
+    assert 0.05 <= pause_s(failures, asked_s, chance) <= 0.1
+    assert pause_s(failures, asked_s, 0) < pause_s(failures, asked_s, 1)

@@ -2,10 +2,14 @@
 
 import asyncio
 import base64
+import gc
 import json
 import os
+import signal
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -239,21 +243,140 @@ async def test_one_task_that_is_cancelled_leaves_the_others_alone(serving: Calli
 
 
 def test_a_stream_that_is_left_hangs_up(serving: Calling) -> None:
-    def answer_the_first(server: Server, connection: socket.socket, request: bytes) -> None:
-        if json.loads(request)["input"][0] == "first":
-            connection.sendall(vectors_for(request))
-        else:
-            server.hold(connection)
-
     server = serving(answer_the_first)
     with Zoo(server.url, timeout_s=600) as zoo:
-        stream = zoo.embed_stream(["first"] * 256 + ["later"] * 1000, concurrency=3)
+        stream = zoo.embed_stream(TEXTS, concurrency=3)
         assert len(next(stream)) == 256
         for _ in range(3):
             assert server.asked.acquire(timeout=PATIENCE_S)
         stream.close()
         for _ in range(2):
             assert server.left.acquire(timeout=PATIENCE_S)
+
+
+def answer_the_first(server: Server, connection: socket.socket, request: bytes) -> None:
+    if json.loads(request)["input"][0] == "first":
+        connection.sendall(vectors_for(request))
+    else:
+        server.hold(connection)
+
+
+TEXTS = ["first"] * 256 + ["later"] * 1000
+
+
+def test_a_stream_that_nobody_holds_any_more_hangs_up(serving: Calling) -> None:
+    server = serving(answer_the_first)
+    with Zoo(server.url, timeout_s=600) as zoo:
+        stream = zoo.embed_stream(TEXTS, concurrency=3)
+        next(stream)
+        for _ in range(3):
+            assert server.asked.acquire(timeout=PATIENCE_S)
+        del stream
+        gc.collect()
+        for _ in range(2):
+            assert server.left.acquire(timeout=PATIENCE_S)
+
+
+async def test_a_stream_of_a_loop_that_nobody_holds_any_more_hangs_up(serving: Calling) -> None:
+    server = serving(answer_the_first)
+    async with AsyncZoo(server.url, timeout_s=600) as zoo:
+        async for _ in zoo.embed_stream(TEXTS, concurrency=3):
+            break
+        gc.collect()
+        for _ in range(2):
+            assert await asyncio.to_thread(server.left.acquire, timeout=PATIENCE_S)
+
+
+def test_a_stream_may_be_closed_twice_and_is_at_its_end_then(serving: Calling) -> None:
+    server = serving(answer_the_first)
+    with Zoo(server.url, timeout_s=600) as zoo:
+        stream = zoo.embed_stream(TEXTS, concurrency=3)
+        next(stream)
+        stream.close()
+        stream.close()
+        assert list(stream) == []
+        whole = zoo.embed_stream(["first"] * 300)
+        assert [len(made) for made in whole] == [256, 44]
+        assert list(whole) == []
+        never_begun = zoo.embed_stream(TEXTS)
+        never_begun.close()
+        del never_begun
+
+
+def test_a_stream_whose_client_is_closed_says_so(serving: Calling) -> None:
+    server = serving(answer_the_first)
+    zoo = Zoo(server.url, timeout_s=600)
+    stream, unused = zoo.embed_stream(["first"] * 2000, concurrency=1), zoo.embed_stream(TEXTS)
+    assert len(next(stream)) == 256
+    zoo.close()
+    for one in (stream, unused):
+        with pytest.raises(errors.ClientClosed):
+            next(one)
+
+
+async def test_a_stream_of_a_loop_whose_client_is_closed_says_so(serving: Calling) -> None:
+    server = serving(answer_the_first)
+    zoo = AsyncZoo(server.url, timeout_s=600)
+    stream, unused = zoo.embed_stream(["first"] * 2000, concurrency=1), zoo.embed_stream(TEXTS)
+    assert len(await anext(stream)) == 256
+    await zoo.aclose()
+    for one in (stream, unused):
+        with pytest.raises(errors.ClientClosed):
+            await anext(one)
+
+
+def test_a_client_that_is_closed_in_the_middle_of_a_call_fails_it_by_an_error_of_ours(serving: Calling) -> None:
+    server = serving(lambda server, connection, request: server.hold(connection))
+    zoo, failed = Zoo(server.url, timeout_s=0.5), []
+
+    def ask() -> None:
+        try:
+            zoo.models()
+        except errors.ZooserveError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert server.asked.acquire(timeout=PATIENCE_S)
+    zoo.close()
+    thread.join()
+    assert isinstance(failed[0], errors.ClientClosed | errors.DeadlineExceeded)
+
+
+LOOP = """
+import sys
+from zooserve import Zoo
+zoo = Zoo(sys.argv[1], timeout_s=600)
+for made in zoo.embed_stream(["first"] * 256 + ["later"] * 1000, concurrency=3):
+    print(len(made), flush=True)
+    exec(sys.argv[2])
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "ends_with"), [("", -signal.SIGINT), ("input(); raise RuntimeError", 1), ("input()", -2)]
+)
+def test_a_program_that_breaks_off_its_loop_ends_at_once(serving: Calling, then: str, ends_with: int) -> None:
+    """By Ctrl-C while it waits for the next part, by its own error, by Ctrl-C between two: nobody is waited for."""
+    server = serving(answer_the_first)
+    command = [sys.executable, "-W", "error", "-c", LOOP, server.url, then]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        assert program.stdout.readline() == b"256\n"
+        for _ in range(3):
+            assert server.asked.acquire(timeout=PATIENCE_S)
+        if ends_with == 1:
+            assert program.stdin is not None
+            program.stdin.write(b"\n")
+            program.stdin.flush()
+        else:
+            program.send_signal(signal.SIGINT)
+        assert program.wait(PATIENCE_S) == ends_with
+        told = program.stderr.read().decode()
+    assert told.count("Traceback") == 1, told
+    for _ in range(2):
+        assert server.left.acquire(timeout=PATIENCE_S)
 
 
 def test_parts_run_side_by_side_and_no_more_than_asked_for(serving: Calling, calling: Calling) -> None:

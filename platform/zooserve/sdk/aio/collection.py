@@ -1,6 +1,6 @@
 """A collection of texts in Qdrant, whose vectors are all of one embedding space, and asked for with that alone."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zooserve.errors import (
@@ -12,14 +12,15 @@ from zooserve.errors import (
     ZooserveError,
 )
 from zooserve.sdk.aio.opening import Opened, Terms, opened
+from zooserve.sdk.aio.replacing import AsyncReplacement
 from zooserve.sdk.aio.stores import AsyncStore, AsyncStores, StoreAddress
-from zooserve.sdk.bodies import SloClass
-from zooserve.sdk.budget import Budget, left
-from zooserve.sdk.chunks import Chunk, Document, Id, Item, Passage, passages, point_id, rereadable
+from zooserve.sdk.bodies import SloClass, call_headers
+from zooserve.sdk.budget import Budget, checked_seconds, left
+from zooserve.sdk.chunks import Chunk, Document, Id, Item, Passage, ids_given, passages, rereadable
 from zooserve.sdk.collection_results import Described, Hit, Upserted
-from zooserve.sdk.index import index_of, require_marked
+from zooserve.sdk.index import METADATA_KEY, behind, index_of, require_marked
 from zooserve.sdk.inputs import checked_positive, checked_text
-from zooserve.sdk.points import documents_named, filter_of, fused, hit_of, named, payload_of, point
+from zooserve.sdk.points import filter_of, fused, hit_of, named, payload_of, point
 from zooserve.sdk.results import SparseVector
 from zooserve.sdk.upserting import Batch, batches, compared, listed, told
 
@@ -89,11 +90,10 @@ class AsyncCollection:
         it; giving them again finds them unchanged. A document's old chunks go when its new ones are stored.
 
         Raises BadInput for an id that comes twice and for a text or payload that cannot be kept, InputTooLong naming
-        the chunk that is longer than the model reads.
+        the chunk that is longer than the model reads, CollectionError where the name was switched meanwhile, or another
+        process changed one of the documents: of two at once, whoever ends last has his version whole, or is told.
         """
-        self._check(items)
-        done, _ = await self._stored(items, slo_class, timeout_s, concurrency, progress)
-        return done
+        return await self._stored(items, slo_class, timeout_s, concurrency, progress, only=False)
 
     async def sync(
         self,
@@ -104,12 +104,12 @@ class AsyncCollection:
         concurrency: int = 4,
         progress: Callable[[int], None] | None = None,
     ) -> Upserted:
-        """Make the collection hold these items and nothing else: an upsert, then all other points are removed."""
-        self._check(items)
-        done, kept = await self._stored(items, slo_class, timeout_s, concurrency, progress)
-        store, known = await self._open()
-        removed = await store.remove_but(known.place.physical, kept.__contains__)
-        return done + Upserted(removed=removed)
+        """Make the collection hold these items and nothing else: an upsert, then all other points are removed.
+
+        Nothing is removed unless everything was stored where the name leads. Raises what `upsert` raises, and
+        CollectionError where others have written into it meanwhile.
+        """
+        return await self._stored(items, slo_class, timeout_s, concurrency, progress, only=True)
 
     async def search(
         self,
@@ -132,21 +132,26 @@ class AsyncCollection:
         checked_text(query, "query")
         wanted = checked_positive(limit, "limit")
         where = filter_of(filter)
+        if reading is not None:
+            _require_reading(reading)
         found = wanted if rerank is None else max(wanted, checked_positive(rerank, "rerank"))
         budget = Budget.of(self._zoo.timeout_s if timeout_s is None else timeout_s)
         hits = await self._found(query, found, where, reading, budget)
         return hits if rerank is None or not hits else await self._reranked(query, hits, wanted, budget)
 
     async def delete(self, ids: Iterable[Id] | Id) -> int:
-        """Remove the chunks and documents of these ids, those that are there; how many chunks that were."""
-        listed_ids: list[Any] = [ids] if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) else list(ids)
-        points = [(point_id(one), str(one)) for one in listed_ids]
+        """Remove the chunks and documents of these ids, those that are there; how many chunks that were.
+
+        Raises BadInput, before anything is removed, for what can be no id.
+        """
+        points = ids_given(ids)
         store, known = await self._open()
         removed = 0
         for start in range(0, len(points), _IDS_AT_ONCE):
             part = points[start : start + _IDS_AT_ONCE]
             where = named([point for point, _ in part], [document for _, document in part])
             removed += await store.remove(known.place.physical, where)
+        await self._require_unmoved(store, known)
         return removed
 
     async def count(self) -> int:
@@ -161,19 +166,27 @@ class AsyncCollection:
         return Described(self.name, known.place.physical, known.index, points)
 
     async def drop(self) -> bool:
-        """Remove it, whichever model's vectors it holds; whether it was there.
+        """Remove it, whichever model's vectors it holds; whether there was anything of it.
 
-        Raises UnmarkedCollection for one that is not ours.
+        What re-embeddings left behind its name goes with it, and an alias that points nowhere. A collection to which
+        another alias leads stays. Cut off in the middle, it is completed by calling it again. Raises UnmarkedCollection
+        for a collection that is not ours.
         """
         store = await self._store()
-        place = await store.place(self.name)
-        if place is None:
+        collections, aliases = await store.held()
+        ours = [held for held in behind(self.name, collections, aliases) if await self._is_ours(store, held, aliases)]
+        if not ours and self.name not in aliases:
             return False
-        info = await store.info(place.physical)
-        require_marked(place.physical, index_of(place.physical, info.config.metadata))
         self._known = None
-        await store.drop(place)
+        await store.drop(self.name, ours)
         return True
+
+    async def _is_ours(self, store: AsyncStore, physical: str, aliases: Mapping[str, str]) -> bool:
+        """Whether it says which vectors it holds. Raises UnmarkedCollection for one that the name leads to and not."""
+        metadata = (await store.info(physical)).config.metadata
+        if physical == aliases.get(self.name, self.name):
+            require_marked(physical, index_of(physical, metadata))
+        return METADATA_KEY in (metadata or {})
 
     async def aclose(self) -> None:
         """Let go of the folder or the connections, which collections at one address share; the next use opens them.
@@ -183,7 +196,7 @@ class AsyncCollection:
         await self._stores.let_go(self._address)
 
     def _check(self, items: Any) -> None:
-        """Raises BadInput, before anything is stored, for whatever is wrong in a list."""
+        """Raises BadInput for whatever is wrong in a list."""
         if isinstance(items, bytes) or not isinstance(items, Iterable | Chunk | Document):
             raise BadInput(
                 f"`items` is of type {type(items).__name__}; give texts, Chunks or Documents.", param="items"
@@ -200,23 +213,47 @@ class AsyncCollection:
         timeout_s: float,
         concurrency: int,
         progress: Callable[[int], None] | None,
-    ) -> tuple[Upserted, set[int | str]]:
-        """What was done, and the points that the items are."""
+        *,
+        only: bool,
+    ) -> Upserted:
+        """What was done. What cannot be right is refused before the collection is opened, which may create it."""
+        self._check(items)
+        checked_seconds(timeout_s)
+        ask = {"slo_class": slo_class, "concurrency": checked_positive(concurrency, "concurrency")}
+        call_headers(slo_class, None)
         store, known = await self._open()
-        is_empty = await store.count(known.place.physical) == 0
+        physical = known.place.physical
         done, kept = Upserted(), set[int | str]()
-        ask = {"slo_class": slo_class, "concurrency": concurrency}
         try:
-            for batch in batches(passages(listed(items))):
-                budget = Budget.of(timeout_s)
-                done += await self._stored_batch(store, known, batch, budget, ask, is_empty=is_empty)
-                kept.update(passage.point for passage in batch.passages)
-                if progress is not None:
-                    progress(done.chunks)
-            await self._require_unmoved(store, known)
+            async with store.writing(physical) as writer:
+                is_empty = await store.count(physical) == 0
+                replacing = AsyncReplacement(store, physical, lambda: not writer.is_alone, was_empty=is_empty)
+                for batch in batches(passages(listed(items))):
+                    budget = Budget.of(timeout_s)
+                    await replacing.begin(batch)
+                    done += await self._stored_batch(store, known, batch, budget, ask, is_empty=is_empty)
+                    done += Upserted(removed=await replacing.end(batch))
+                    kept.update(passage.point for passage in batch.passages)
+                    if progress is not None:
+                        progress(done.chunks)
+                await self._require_unmoved(store, known)
+                if only:
+                    done += Upserted(removed=await self._removed_others(store, known, kept))
         except ZooserveError as exc:
-            raise told(exc, done, known.place.physical) from exc.__cause__
-        return done, kept
+            raise told(exc, done, physical) from exc.__cause__
+        return done
+
+    async def _removed_others(self, store: AsyncStore, known: Opened, kept: set[int | str]) -> int:
+        """Remove all points but these; how many that were. Raises CollectionError where these are not all then."""
+        physical = known.place.physical
+        removed = await store.remove_but(physical, kept.__contains__)
+        await self._require_unmoved(store, known)
+        if await store.count(physical) != len(kept):
+            raise CollectionError(
+                f"While this ran, somebody else wrote into {physical}, so that it does not hold what was given and "
+                "nothing else. Do it once more."
+            )
+        return removed
 
     async def _stored_batch(
         self, store: AsyncStore, known: Opened, batch: Batch, budget: Budget, ask: dict[str, Any], *, is_empty: bool
@@ -232,11 +269,7 @@ class AsyncCollection:
         if changes.to_update:
             payloads = [(passage.point, payload_of(passage, known.index)) for passage in changes.to_update]
             await store.overwrite_payloads(physical, payloads)
-        removed = 0
-        if batch.ends and not is_empty:
-            where = documents_named(batch.documents)
-            removed = await store.remove_but(physical, batch.current.__contains__, where)
-        return Upserted(len(changes.to_embed), changes.unchanged, len(changes.to_update), removed)
+        return Upserted(len(changes.to_embed), changes.unchanged, len(changes.to_update))
 
     async def _embedded(
         self, known: Opened, chunks: Sequence[Passage], budget: Budget, ask: dict[str, Any]
@@ -367,7 +400,15 @@ class AsyncCollection:
     def _moved(self, known: Opened, physical: str) -> CollectionError:
         return CollectionError(
             f"While this ran, {self.name} was switched from {known.place.physical} to {physical}, so that what was "
-            "stored is not where the name leads now. Do it once more."
+            "done is not where the name leads now. Do it once more."
+        )
+
+
+def _require_reading(reading: Any) -> None:
+    if not hasattr(reading, "space") or not hasattr(reading, "vector"):
+        raise BadInput(
+            f"`reading` is of type {type(reading).__name__}; give what `rag_query` made of the query, or leave it out.",
+            param="reading",
         )
 
 

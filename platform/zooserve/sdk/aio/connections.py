@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 import httpx
 
 from zooserve.sdk.budget import Budget
+from zooserve.sdk.proxies import direct, usable_proxies, verification
 
 __all__ = ["Connections", "limits_of"]
 
@@ -46,7 +47,9 @@ class Connections:
 
 
 def _new_client(base_url: str) -> httpx.AsyncClient:
-    # Reading the certificates takes tens of milliseconds: only where there is something to verify.
-    return httpx.AsyncClient(
-        verify=base_url.startswith("https:"), limits=httpx.Limits(max_connections=None, max_keepalive_connections=32)
-    )
+    with usable_proxies():
+        return httpx.AsyncClient(
+            verify=verification(base_url),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=32),
+            **direct(base_url),
+        )

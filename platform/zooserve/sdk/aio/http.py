@@ -1,7 +1,7 @@
 """Sending calls: within their budget, tried again where that may help, every failure an error of zooserve.errors."""
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import cast
 
@@ -17,6 +17,7 @@ from zooserve.sdk.connection import Connection
 from zooserve.sdk.connection_faults import fault_of_connection
 from zooserve.sdk.faults import Fault, fault_of_answer
 from zooserve.sdk.inputs import encoded_body
+from zooserve.sdk.proxies import between, told_of
 from zooserve.sdk.retries import pause_s
 
 __all__ = ["AsyncBody", "AsyncHttp"]
@@ -25,19 +26,25 @@ __all__ = ["AsyncBody", "AsyncHttp"]
 class AsyncBody:
     """The body of an answer that comes in pieces, and the answer's `head`."""
 
-    def __init__(self, head: Answer, pieces: Stream[bytes], budget: Budget) -> None:
+    def __init__(self, head: Answer, pieces: Stream[bytes], budget: Budget, require_open: Callable[[], object]) -> None:
         self.head = head
         self._pieces = pieces
         self._budget = budget
+        self._require_open = require_open
 
     async def read(self) -> bytes:
-        """The next bytes, none at the end. Raises AnswerBrokeOff, or DeadlineExceeded at the end of the budget."""
+        """The next bytes, none at the end. Raises AnswerBrokeOff, or DeadlineExceeded at the end of the budget.
+
+        ClientClosed where the client was closed meanwhile.
+        """
+        self._require_open()
         try:
             async with within(self._budget):
                 return await anext(self._pieces, b"")
         except httpx.TimeoutException as exc:
             raise self._budget.exceeded() from exc
         except httpx.HTTPError as exc:
+            self._require_open()
             raise broke_off(self.head, str(exc) or type(exc).__name__) from exc
 
 
@@ -78,7 +85,8 @@ class AsyncHttp:
         response = await self._opened(call, self._body(call))
         try:
             async with aclosing(cast("Stream[bytes]", response.aiter_bytes())) as pieces:
-                yield AsyncBody(Answer(str(response.url), dict(response.headers), b""), pieces, call.budget)
+                head = Answer(self._shown(response), dict(response.headers), b"")
+                yield AsyncBody(head, pieces, call.budget, self._client)
         finally:
             await response.aclose()
 
@@ -97,11 +105,11 @@ class AsyncHttp:
         if isinstance(got, Fault):
             return got
         try:
-            return Answer(str(got.url), dict(got.headers), await got.aread())
+            return Answer(self._shown(got), dict(got.headers), await got.aread())
         except httpx.TimeoutException as exc:
             raise call.budget.exceeded() from exc
         except httpx.HTTPError as exc:
-            return fault_of_connection(exc, self.base_url)
+            return self._by_proxy(fault_of_connection(exc, self.base_url))
         finally:
             await got.aclose()
 
@@ -118,12 +126,23 @@ class AsyncHttp:
             finally:
                 await response.aclose()
         except httpx.ConnectTimeout as exc:
-            return fault_of_connection(exc, self.base_url)
+            return self._by_proxy(fault_of_connection(exc, self.base_url))
         except httpx.TimeoutException as exc:
             raise call.budget.exceeded() from exc
         except httpx.HTTPError as exc:
-            return fault_of_connection(exc, self.base_url)
-        return fault_of_answer(response.status_code, dict(response.headers), told, str(request.url))
+            return self._by_proxy(fault_of_connection(exc, self.base_url))
+        fault = fault_of_answer(response.status_code, dict(response.headers), told, str(request.url))
+        return fault if "x-request-id" in response.headers else self._by_proxy(fault)
+
+    def _by_proxy(self, fault: Fault) -> Fault:
+        """The fault, with the name of the proxy that may be its cause; an answer of the platform's own is none's."""
+        proxy = between(self._client(), self.base_url)
+        return fault if proxy is None else fault.adding(told_of(proxy, self.base_url))
+
+    def _shown(self, answered: httpx.Response) -> str:
+        """What an error calls the source of this answer."""
+        proxy = between(self._client(), self.base_url)
+        return str(answered.url) if proxy is None else f"{answered.url} (by the proxy {proxy})"
 
     def _client(self) -> httpx.AsyncClient:
         client = None if self._closed else self._connections.client()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zooserve.errors import BadInput, InputTooLong, ModelNotFound, NoSuchCollection, SpaceMismatch
+from zooserve.errors import BadInput, InputTooLong, ModelNotFound, NoSuchCollection, SpaceMismatch, StoreRefused
 from zooserve.sdk.aio.stores import AsyncStore
 from zooserve.sdk.budget import Budget, left
 from zooserve.sdk.index import (
@@ -61,10 +61,11 @@ async def opened(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, budget: Budge
         return await _created(zoo, store, terms, budget)
     info = await store.info(place.physical)
     size = dense_size(place.physical, info)
-    index = index_of(place.physical, info.config.metadata)
-    if index is None and terms.adopt:
-        index = await _adopted(zoo, store, terms, place, size, budget)
-    index = require_marked(place.physical, index)
+    held = index_of(place.physical, info.config.metadata)
+    adopting = held is None and terms.adopt
+    if adopting:
+        held = await _adoptable(zoo, store, terms, place, size, budget)
+    index = require_marked(place.physical, held)
     if size != index.dimensions or (index.sparse is not None and not has_sparse(info)):
         raise SpaceMismatch(
             f"The collection {place.physical} says that it holds {index.release}'s vectors of {index.dimensions} "
@@ -72,7 +73,11 @@ async def opened(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, budget: Budge
             f"{'' if has_sparse(info) else ' and no sparse ones'}: its metadata is not its own. Embed it anew."
         )
     model = await _model_of(zoo, terms, index, budget)
-    return Opened(place, index, model, await _sparse_of(zoo, terms, index, budget))
+    known = Opened(place, index, model, await _sparse_of(zoo, terms, index, budget))
+    if adopting:  # last of all: what is refused is left as it was
+        await store.mark(place.physical, index)
+        await _require_kept(store, place.physical, index)
+    return known
 
 
 async def _created(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, budget: Budget) -> Opened:
@@ -87,15 +92,29 @@ async def _created(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, budget: Bud
     index = _index(card, sparse, "text")
     physical = physical_name(terms.name, index)
     await store.create(physical, index)
-    held = require_marked(physical, index_of(physical, (await store.info(physical)).config.metadata))
-    if (held.space, held.sparse) != (index.space, index.sparse):
-        raise mismatch(physical, held, index.release, index.space)
+    held = await _require_kept(store, physical, index)
     await store.point_alias(terms.name, physical)
     return Opened(Place(terms.name, physical), held, terms.model or card.name, None if sparse is None else terms.sparse)
 
 
-async def _adopted(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, place: Place, size: int, budget: Budget) -> Index:
-    """Write down that the collection holds this model's vectors, once their size and a sample of them say so."""
+async def _require_kept(store: AsyncStore, physical: str, index: Index) -> Index:
+    """What the collection says of itself now. Raises StoreRefused if nothing, SpaceMismatch if something else."""
+    held = index_of(physical, (await store.info(physical)).config.metadata)
+    if held is None:
+        raise StoreRefused(
+            f"Qdrant at {store.shown} does not keep what {physical} says of its vectors, or somebody else made that "
+            "collection. A server that is older than 1.16 has no metadata of collections: use a newer one. Else delete "
+            "it, or take another name."
+        )
+    if (held.space, held.sparse) != (index.space, index.sparse):
+        raise mismatch(physical, held, index.release, index.space)
+    return held
+
+
+async def _adoptable(
+    zoo: "AsyncZoo", store: AsyncStore, terms: Terms, place: Place, size: int, budget: Budget
+) -> Index:
+    """That the collection holds this model's vectors, once their size and a sample of them say so; not yet written."""
     name = terms.model or _DEFAULT_MODEL
     card = await _card(zoo, name, "embed", budget)
     index = _index(card, None, terms.text_key)
@@ -113,7 +132,6 @@ async def _adopted(zoo: "AsyncZoo", store: AsyncStore, terms: Terms, place: Plac
                 f"same text is {likeness:.2f}: another model made it, or the text is not under {terms.text_key!r}. "
                 "Adopt it with the model that made it, or embed its texts anew under another name."
             )
-    await store.mark(place.physical, index)
     return index
 
 

@@ -1,6 +1,6 @@
 """Qdrant as collections use it: a folder of this machine, or a server. Every failure is an error of zooserve.errors."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +12,10 @@ from zooserve.sdk.aio.concurrency import Lock
 from zooserve.sdk.index import DENSE, SPARSE, Index, Place, find
 from zooserve.sdk.local_mode import commit_without_waiting
 from zooserve.sdk.points import ids_of, qdrant_models
+from zooserve.sdk.proxies import direct, usable_proxies
 from zooserve.sdk.store_faults import folder_in_use, translated
 
-__all__ = ["AsyncStore", "AsyncStores", "StoreAddress"]
+__all__ = ["AsyncStore", "AsyncStores", "StoreAddress", "Writer"]
 
 _TIMEOUT_S = 60
 _POINTS_AT_ONCE = 256
@@ -95,6 +96,19 @@ class AsyncStores:
             await self.let_go(address)
 
 
+class Writer:
+    """One upsert. In the local mode this process is the only one, and knows whether two have met."""
+
+    def __init__(self, is_local: bool) -> None:
+        self._is_local = is_local
+        self.met_another = False
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nobody else has written since it began, for certain."""
+        return self._is_local and not self.met_another
+
+
 class AsyncStore:
     """What collections do with one Qdrant client."""
 
@@ -105,12 +119,29 @@ class AsyncStore:
         self._client = _connect(address) if address.client is None else address.client
         # The local mode is plain Python over lists: one call at a time.
         self._lock = Lock()
+        self._url = address.url
+        self._writers: dict[str, list[Writer]] = {}
+        self._counting = Lock()
 
     async def aclose(self) -> None:
         """Let go of the folder or the connections; a client that was given stays open."""
         if self._owned:
             async with self._call():  # never in the middle of another's call
                 await self._client.close()
+
+    @asynccontextmanager
+    async def writing(self, physical: str) -> AsyncIterator["Writer"]:
+        """In the block this upsert is known to the others that this process has of the collection."""
+        writer = Writer(self._is_local)
+        async with self._counting:
+            beside = self._writers.setdefault(physical, [])
+            for one in (writer, *beside) if beside else ():
+                one.met_another = True
+            beside.append(writer)
+        try:
+            yield writer
+        finally:
+            beside.remove(writer)
 
     async def leads(self, name: str, *, by_alias: bool) -> str | None:
         """What the alias points at; a name that is a collection's own leads to itself, until that is gone."""
@@ -122,12 +153,14 @@ class AsyncStore:
 
     async def place(self, name: str) -> Place | None:
         """Where the name leads. Raises NoSuchCollection where its alias points at nothing."""
+        return find(name, *await self.held())
+
+    async def held(self) -> tuple[set[str], dict[str, str]]:
+        """The names of all collections, and where each alias points."""
         async with self._call():
             aliases = (await self._client.get_aliases()).aliases
             collections = (await self._client.get_collections()).collections
-        return find(
-            name, {held.name for held in collections}, {held.alias_name: held.collection_name for held in aliases}
-        )
+        return {held.name for held in collections}, {held.alias_name: held.collection_name for held in aliases}
 
     async def info(self, physical: str) -> Any:
         """Its CollectionInfo: metadata, vectors, how many points."""
@@ -135,7 +168,7 @@ class AsyncStore:
             return await self._client.get_collection(physical)
 
     async def create(self, physical: str, index: Index) -> None:
-        """An empty collection that says what it holds. One that another process made meanwhile will do."""
+        """An empty collection that says what it holds. One that is there already, whoever made it, will do."""
         models = qdrant_models()
         sparse = None if index.sparse is None else {SPARSE: models.SparseVectorParams()}
         try:
@@ -163,14 +196,16 @@ class AsyncStore:
         async with self._call():
             await self._client.update_collection(physical, metadata=index.metadata)
 
-    async def drop(self, place: Place) -> None:
-        """Remove the collection, and the alias with it."""
+    async def drop(self, name: str, collections: Sequence[str]) -> None:
+        """Remove these collections, then the alias if it has not gone with its own: it is no use by itself."""
+        for physical in collections:
+            async with self._call():
+                await self._client.delete_collection(physical)
         models = qdrant_models()
         async with self._call():
-            if place.by_alias:
-                alias = models.DeleteAlias(alias_name=place.name)
+            if any(held.alias_name == name for held in (await self._client.get_aliases()).aliases):
+                alias = models.DeleteAlias(alias_name=name)
                 await self._client.update_collection_aliases([models.DeleteAliasOperation(delete_alias=alias)])
-            await self._client.delete_collection(place.physical)
 
     async def payloads(self, physical: str, points: Sequence[int | str], without: str) -> dict[int | str, Any]:
         """The payloads of those of the points that are there, without the key of the text."""
@@ -209,25 +244,41 @@ class AsyncStore:
                 await self._client.delete(physical, models.FilterSelector(filter=where), wait=True)
         return found
 
-    async def remove_but(self, physical: str, kept: Callable[[int | str], bool], where: Any = None) -> int:
-        """Delete every point, of the filter if there is one, that is not to be kept; how many that were.
-
-        Holds the ids that go, about 100 bytes each.
-        """
+    async def remove_but(self, physical: str, kept: Callable[[int | str], bool]) -> int:
+        """Delete every point that is not to be kept; how many that were. Holds their ids, about 100 bytes each."""
         going: list[int | str] = []
         page = None
         while True:
-            async with self._call():
-                records, page = await self._client.scroll(
-                    physical, scroll_filter=where, limit=_PAGE, offset=page, with_payload=False, with_vectors=False
-                )
+            records, page = await self._page(physical, page, None, with_payload=False)
             going += [point for point in ids_of(records) if not kept(point)]
             if page is None:
                 break
+        return await self.remove_points(physical, going)
+
+    async def remove_points(self, physical: str, points: Collection[int | str]) -> int:
+        """Delete these; how many that were."""
+        going = list(points)
         for start in range(0, len(going), _PAGE):
             async with self._call():
                 await self._client.delete(physical, going[start : start + _PAGE], wait=True)
         return len(going)
+
+    async def documents(self, physical: str, where: Any) -> dict[int | str, str]:
+        """The points that the filter matches, and of which document each is."""
+        found: dict[int | str, str] = {}
+        page = None
+        while True:
+            records, page = await self._page(physical, page, where, with_payload=["document"])
+            found |= {record.id: str((record.payload or {}).get("document")) for record in records}
+            if page is None:
+                return found
+
+    async def _page(self, physical: str, page: Any, where: Any, *, with_payload: Any) -> tuple[Any, Any]:
+        """Records from this place on, and the next place, None at the end."""
+        async with self._call():
+            return await self._client.scroll(  # type: ignore[no-any-return]
+                physical, scroll_filter=where, limit=_PAGE, offset=page, with_payload=with_payload, with_vectors=False
+            )
 
     async def sample(self, physical: str, text_key: str, count: int) -> list[tuple[str, Sequence[float]]]:
         """Texts of the first points and their dense vectors, of points that have both."""
@@ -257,7 +308,7 @@ class AsyncStore:
 
     @asynccontextmanager
     async def _call(self) -> AsyncIterator[None]:
-        with translated(self.shown):
+        with translated(self.shown, self._url):
             if not self._is_local:
                 yield
                 return
@@ -280,17 +331,23 @@ def _connect(address: StoreAddress) -> Any:
     qdrant_models()
     from qdrant_client import AsyncQdrantClient
 
-    if address.path is None:
-        with translated(address.shown):
+    if address.url is not None:
+        # The API is told by its answers, not by its number: a warning of other versions would be on every start.
+        with usable_proxies(), translated(address.shown):
             return AsyncQdrantClient(
-                url=address.url, api_key=address.api_key, timeout=_TIMEOUT_S, check_compatibility=False
+                url=address.url,
+                api_key=address.api_key,
+                timeout=_TIMEOUT_S,
+                check_compatibility=False,
+                **direct(address.url),
             )
+    folder = str(address.path)
     try:
-        Path(address.path).mkdir(parents=True, exist_ok=True)
-        client = AsyncQdrantClient(path=address.path)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        client = AsyncQdrantClient(path=folder)
     except RuntimeError as exc:
-        raise folder_in_use(address.path) from exc
+        raise folder_in_use(folder) from exc
     except (OSError, ValueError, KeyError, SqliteError) as exc:
-        raise StoreRefused(f"The Qdrant folder {address.path} cannot be opened: {exc}") from exc
+        raise StoreRefused(f"The Qdrant folder {folder} cannot be opened: {exc}") from exc
     commit_without_waiting(client)
     return client

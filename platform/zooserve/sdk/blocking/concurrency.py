@@ -6,7 +6,7 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -49,23 +49,37 @@ def in_order(work: Work[Item, Result], items: Iterable[Item], limit: int) -> Str
     source = iter(items)
     window: deque[Future[Result]] = deque()
     cancellation = Cancellation()
-
-    def cancellable(item: Item) -> Result:
-        with working(cancellation=cancellation):
-            return work(item)
-
-    pool = ThreadPoolExecutor(limit, thread_name_prefix="zooserve")
     try:
         while True:
             while len(window) < limit and (item := next(source, _END)) is not _END:
-                window.append(pool.submit(cancellable, item))  # type: ignore[arg-type]
+                window.append(_begun(work, item, cancellation))  # type: ignore[arg-type]
             if not window:
                 return
             _first_is_done(window)
             yield window.popleft().result()
     finally:
         cancellation.cancel()
-        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _begun(work: Work[Item, Result], item: Item, cancellation: Cancellation) -> "Future[Result]":
+    """The work on one item, in a thread of its own, for which no program waits at its end.
+
+    A pool's threads are waited for: whoever broke off a loop over a stream, by Ctrl-C or an error, waited for answers
+    that nobody wanted.
+    """
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            with working(cancellation=cancellation):
+                result = work(item)
+        except BaseException as exc:
+            future.set_exception(exc)
+        else:
+            future.set_result(result)
+
+    threading.Thread(target=run, name="zooserve", daemon=True).start()
+    return future
 
 
 def _first_is_done(window: "deque[Future[Result]]") -> None:

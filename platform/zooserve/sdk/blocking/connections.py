@@ -5,6 +5,7 @@ import os
 import httpx
 
 from zooserve.sdk.budget import Budget
+from zooserve.sdk.proxies import direct, usable_proxies, verification
 from zooserve.sdk.wire import bounded
 
 __all__ = ["Connections", "limits_of"]
@@ -47,10 +48,11 @@ class Connections:
 
 
 def _new_client(base_url: str) -> httpx.Client:
-    # Reading the certificates takes tens of milliseconds: only where there is something to verify.
-    return bounded(
-        httpx.Client(
-            verify=base_url.startswith("https:"),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=32),
+    with usable_proxies():
+        return bounded(
+            httpx.Client(
+                verify=verification(base_url),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=32),
+                **direct(base_url),
+            )
         )
-    )

@@ -2,7 +2,7 @@
 """Sending calls: within their budget, tried again where that may help, every failure an error of zooserve.errors."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import cast
 
@@ -18,6 +18,7 @@ from zooserve.sdk.connection import Connection
 from zooserve.sdk.connection_faults import fault_of_connection
 from zooserve.sdk.faults import Fault, fault_of_answer
 from zooserve.sdk.inputs import encoded_body
+from zooserve.sdk.proxies import between, told_of
 from zooserve.sdk.retries import pause_s
 
 __all__ = ["Body", "Http"]
@@ -26,19 +27,25 @@ __all__ = ["Body", "Http"]
 class Body:
     """The body of an answer that comes in pieces, and the answer's `head`."""
 
-    def __init__(self, head: Answer, pieces: Stream[bytes], budget: Budget) -> None:
+    def __init__(self, head: Answer, pieces: Stream[bytes], budget: Budget, require_open: Callable[[], object]) -> None:
         self.head = head
         self._pieces = pieces
         self._budget = budget
+        self._require_open = require_open
 
     def read(self) -> bytes:
-        """The next bytes, none at the end. Raises AnswerBrokeOff, or DeadlineExceeded at the end of the budget."""
+        """The next bytes, none at the end. Raises AnswerBrokeOff, or DeadlineExceeded at the end of the budget.
+
+        ClientClosed where the client was closed meanwhile.
+        """
+        self._require_open()
         try:
             with within(self._budget):
                 return next(self._pieces, b"")
         except httpx.TimeoutException as exc:
             raise self._budget.exceeded() from exc
         except httpx.HTTPError as exc:
+            self._require_open()
             raise broke_off(self.head, str(exc) or type(exc).__name__) from exc
 
 
@@ -79,7 +86,8 @@ class Http:
         response = self._opened(call, self._body(call))
         try:
             with closing(cast("Stream[bytes]", response.iter_bytes())) as pieces:
-                yield Body(Answer(str(response.url), dict(response.headers), b""), pieces, call.budget)
+                head = Answer(self._shown(response), dict(response.headers), b"")
+                yield Body(head, pieces, call.budget, self._client)
         finally:
             response.close()
 
@@ -98,11 +106,11 @@ class Http:
         if isinstance(got, Fault):
             return got
         try:
-            return Answer(str(got.url), dict(got.headers), got.read())
+            return Answer(self._shown(got), dict(got.headers), got.read())
         except httpx.TimeoutException as exc:
             raise call.budget.exceeded() from exc
         except httpx.HTTPError as exc:
-            return fault_of_connection(exc, self.base_url)
+            return self._by_proxy(fault_of_connection(exc, self.base_url))
         finally:
             got.close()
 
@@ -119,12 +127,23 @@ class Http:
             finally:
                 response.close()
         except httpx.ConnectTimeout as exc:
-            return fault_of_connection(exc, self.base_url)
+            return self._by_proxy(fault_of_connection(exc, self.base_url))
         except httpx.TimeoutException as exc:
             raise call.budget.exceeded() from exc
         except httpx.HTTPError as exc:
-            return fault_of_connection(exc, self.base_url)
-        return fault_of_answer(response.status_code, dict(response.headers), told, str(request.url))
+            return self._by_proxy(fault_of_connection(exc, self.base_url))
+        fault = fault_of_answer(response.status_code, dict(response.headers), told, str(request.url))
+        return fault if "x-request-id" in response.headers else self._by_proxy(fault)
+
+    def _by_proxy(self, fault: Fault) -> Fault:
+        """The fault, with the name of the proxy that may be its cause; an answer of the platform's own is none's."""
+        proxy = between(self._client(), self.base_url)
+        return fault if proxy is None else fault.adding(told_of(proxy, self.base_url))
+
+    def _shown(self, answered: httpx.Response) -> str:
+        """What an error calls the source of this answer."""
+        proxy = between(self._client(), self.base_url)
+        return str(answered.url) if proxy is None else f"{answered.url} (by the proxy {proxy})"
 
     def _client(self) -> httpx.Client:
         client = None if self._closed else self._connections.client()

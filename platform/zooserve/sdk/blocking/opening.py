@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from zooserve.errors import BadInput, InputTooLong, ModelNotFound, NoSuchCollection, SpaceMismatch
+from zooserve.errors import BadInput, InputTooLong, ModelNotFound, NoSuchCollection, SpaceMismatch, StoreRefused
 from zooserve.sdk.blocking.stores import Store
 from zooserve.sdk.budget import Budget, left
 from zooserve.sdk.index import (
@@ -62,10 +62,11 @@ def opened(zoo: "Zoo", store: Store, terms: Terms, budget: Budget) -> Opened:
         return _created(zoo, store, terms, budget)
     info = store.info(place.physical)
     size = dense_size(place.physical, info)
-    index = index_of(place.physical, info.config.metadata)
-    if index is None and terms.adopt:
-        index = _adopted(zoo, store, terms, place, size, budget)
-    index = require_marked(place.physical, index)
+    held = index_of(place.physical, info.config.metadata)
+    adopting = held is None and terms.adopt
+    if adopting:
+        held = _adoptable(zoo, store, terms, place, size, budget)
+    index = require_marked(place.physical, held)
     if size != index.dimensions or (index.sparse is not None and not has_sparse(info)):
         raise SpaceMismatch(
             f"The collection {place.physical} says that it holds {index.release}'s vectors of {index.dimensions} "
@@ -73,7 +74,11 @@ def opened(zoo: "Zoo", store: Store, terms: Terms, budget: Budget) -> Opened:
             f"{'' if has_sparse(info) else ' and no sparse ones'}: its metadata is not its own. Embed it anew."
         )
     model = _model_of(zoo, terms, index, budget)
-    return Opened(place, index, model, _sparse_of(zoo, terms, index, budget))
+    known = Opened(place, index, model, _sparse_of(zoo, terms, index, budget))
+    if adopting:  # last of all: what is refused is left as it was
+        store.mark(place.physical, index)
+        _require_kept(store, place.physical, index)
+    return known
 
 
 def _created(zoo: "Zoo", store: Store, terms: Terms, budget: Budget) -> Opened:
@@ -88,15 +93,27 @@ def _created(zoo: "Zoo", store: Store, terms: Terms, budget: Budget) -> Opened:
     index = _index(card, sparse, "text")
     physical = physical_name(terms.name, index)
     store.create(physical, index)
-    held = require_marked(physical, index_of(physical, (store.info(physical)).config.metadata))
-    if (held.space, held.sparse) != (index.space, index.sparse):
-        raise mismatch(physical, held, index.release, index.space)
+    held = _require_kept(store, physical, index)
     store.point_alias(terms.name, physical)
     return Opened(Place(terms.name, physical), held, terms.model or card.name, None if sparse is None else terms.sparse)
 
 
-def _adopted(zoo: "Zoo", store: Store, terms: Terms, place: Place, size: int, budget: Budget) -> Index:
-    """Write down that the collection holds this model's vectors, once their size and a sample of them say so."""
+def _require_kept(store: Store, physical: str, index: Index) -> Index:
+    """What the collection says of itself now. Raises StoreRefused if nothing, SpaceMismatch if something else."""
+    held = index_of(physical, (store.info(physical)).config.metadata)
+    if held is None:
+        raise StoreRefused(
+            f"Qdrant at {store.shown} does not keep what {physical} says of its vectors, or somebody else made that "
+            "collection. A server that is older than 1.16 has no metadata of collections: use a newer one. Else delete "
+            "it, or take another name."
+        )
+    if (held.space, held.sparse) != (index.space, index.sparse):
+        raise mismatch(physical, held, index.release, index.space)
+    return held
+
+
+def _adoptable(zoo: "Zoo", store: Store, terms: Terms, place: Place, size: int, budget: Budget) -> Index:
+    """That the collection holds this model's vectors, once their size and a sample of them say so; not yet written."""
     name = terms.model or _DEFAULT_MODEL
     card = _card(zoo, name, "embed", budget)
     index = _index(card, None, terms.text_key)
@@ -114,7 +131,6 @@ def _adopted(zoo: "Zoo", store: Store, terms: Terms, place: Place, size: int, bu
                 f"same text is {likeness:.2f}: another model made it, or the text is not under {terms.text_key!r}. "
                 "Adopt it with the model that made it, or embed its texts anew under another name."
             )
-    store.mark(place.physical, index)
     return index
 
 
