@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zooserve.catalogue import load_catalogue
-from zooserve.errors import MissingPart, NotRunning, SpaceMismatch, StoreUnavailable
+from zooserve.errors import InputTooLong, MissingPart, NotRunning, SpaceMismatch, StoreUnavailable
 from zooserve.processes.state import StateFolder
 from zooserve.settings import Settings
 
 if TYPE_CHECKING:
     from zooserve import Zoo
     from zooserve.sdk import Collection
-    from zooserve_cli.rag.chunks import Passage
     from zooserve_cli.rag.display import Screen
+    from zooserve_cli.rag.ingest import Ingested
 
 __all__ = ["demo"]
 
 _COLLECTION = "python-docs"
+_MODELS = ("embed", "rag_query", "rerank", "chat")
+_USUAL_TOKENS = 256
 _TIMEOUT_S = 120.0
 
 _QUESTIONS = (
@@ -50,20 +51,20 @@ def demo(
 ) -> None:
     """Put Python's own documentation into Qdrant and answer questions about it: embed, search, rerank, chat.
 
-    Without --question it asks a few of its own, and on a terminal goes on with yours.
+    Without --question it asks a few of its own, and on a terminal goes on with yours. With --router it needs nothing of
+    the platform's but its address, in whatever folder it is run.
     """
     from rich.console import Console
 
     from zooserve import Zoo
     from zooserve_cli.rag.display import Screen
-    from zooserve_cli.rag.ingest import ingest
 
     settings = Settings().resolved()
     screen = Screen(Console(highlight=False, quiet=as_json))
     with Zoo(router or _running_router(settings), timeout_s=_TIMEOUT_S) as zoo, _options_named():
-        passages = _corpus(settings, documents)
+        _require_models(zoo)
         docs = _collection(zoo, settings, store, qdrant, qdrant_key_variable)
-        ingested = ingest(docs, passages, screen.embedding, rebuild=rebuild)
+        ingested = _ingested(zoo, docs, screen, documents, rebuild=rebuild)
         screen.corpus(ingested, docs.where)
         answers = [
             _answered(zoo, docs, screen, asked, allow_flagged=allow_flagged)
@@ -83,16 +84,27 @@ def _running_router(settings: Settings) -> str:
     return f"http://{state.router}"
 
 
-def _corpus(settings: Settings, limit: int | None) -> "list[Passage]":
-    """The documents' passages, cut to what the catalogue's embedding model reads."""
-    from zooserve_cli.rag.corpus import read_corpus
-    from zooserve_cli.rag.ingest import passages_of, token_count
+def _require_models(zoo: "Zoo") -> None:
+    """Raises MissingPart, before anything is embedded, where the platform does not serve what every answer needs."""
+    ready = {card.name for card in zoo.models() if card.ready}
+    missing = [name for name in _MODELS if name not in ready]
+    if missing:
+        raise MissingPart(
+            f"The platform at {zoo.base_url} does not serve {', '.join(missing)} now, which the demo asks for: "
+            "`zooserve up --models default` serves them."
+        )
 
-    model = next(iter(load_catalogue(settings.catalogue).enabling(settings.models).of_task("embed")), None)
-    if model is None or model.tokenizer is None:
-        raise MissingPart(f"{settings.catalogue} has no embedding model with a tokenizer.")
-    counted = token_count(settings.repository / model.tokenizer)
-    return passages_of(read_corpus(limit), model.limits.max_tokens, counted)
+
+def _ingested(zoo: "Zoo", docs: "Collection", screen: "Screen", limit: int | None, *, rebuild: bool) -> "Ingested":
+    """The corpus, in passages that the embedding model reads whole."""
+    from zooserve_cli.rag.corpus import read_corpus
+    from zooserve_cli.rag.ingest import ingest, passages_of
+
+    pages, reads = read_corpus(limit), zoo.model(_MODELS[0]).limits.get("max_tokens") or _USUAL_TOKENS
+    try:
+        return ingest(docs, passages_of(pages, reads), screen.embedding, rebuild=rebuild)
+    except InputTooLong:  # another Python's documentation, or another model's tokens
+        return ingest(docs, passages_of(pages, reads // 2), screen.embedding, rebuild=False)
 
 
 def _collection(

@@ -34,12 +34,12 @@ class Cleared:
 
 
 @contextmanager
-def held(folder: StateFolder) -> Iterator[None]:
-    """Hold the state folder for the block. Raises AlreadyRunning if another supervisor does."""
+def held(folder: StateFolder, wait_s: float = 0) -> Iterator[None]:
+    """Hold the state folder for the block, after so many seconds. Raises AlreadyRunning if another supervisor does."""
     folder.create()
     lock = FileLock(folder.lock_file)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=wait_s)
     except Timeout as exc:
         state = folder.read_state()
         who = f"process {state.pid}, http://{state.router}" if state else "another process"

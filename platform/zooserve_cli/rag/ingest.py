@@ -5,20 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
-
-from tokenizers import Tokenizer
 
 from zooserve import Chunk, Document
-from zooserve.errors import MissingPart
 from zooserve.sdk import Collection
-from zooserve.sdk.splitting import TokenCount
+from zooserve.sdk.splitting import estimated_tokens
 from zooserve_cli.rag.chunks import Passage, cut
 from zooserve_cli.rag.corpus import Page
 
-__all__ = ["Ingested", "Progress", "ingest", "passages_of", "token_count"]
+__all__ = ["Ingested", "Progress", "ingest", "passages_of"]
 
-_SPECIAL_TOKENS = 2
+_SURE = 0.8
+"""Of what the model reads, by estimate: docstrings are full of signs, which have more tokens than are estimated."""
 
 Progress = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 """Opened with how many passages there are; what it gives is told how many are done."""
@@ -44,19 +41,9 @@ class Ingested:
         return not self.embedded
 
 
-def token_count(tokenizer: Path) -> TokenCount:
-    """Counts as the embedding model does. Raises MissingPart when its tokenizer is not there."""
-    if not tokenizer.is_file():
-        raise MissingPart(f"{tokenizer} is not there: run `zooserve fetch`, or run from the platform's checkout.")
-    counting = Tokenizer.from_file(str(tokenizer))
-    counting.no_truncation()
-    counting.no_padding()
-    return lambda text: len(counting.encode(text, add_special_tokens=False).ids)
-
-
-def passages_of(pages: Sequence[Page], max_tokens: int, tokens: TokenCount) -> list[Passage]:
-    """Every passage of the pages, none longer than the model reads."""
-    return list(cut(pages, max_tokens - _SPECIAL_TOKENS, tokens))
+def passages_of(pages: Sequence[Page], max_tokens: int) -> list[Passage]:
+    """Every passage of the pages, none longer than the model reads, by estimate: no tokenizer is at hand elsewhere."""
+    return list(cut(pages, int(max_tokens * _SURE), estimated_tokens))
 
 
 def ingest(docs: Collection, passages: Sequence[Passage], progress: Progress, *, rebuild: bool) -> Ingested:
