@@ -18,6 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
+from starlette.requests import ClientDisconnect
 from starlette.types import Send
 
 from rag_app.journal import Journal
@@ -45,6 +46,8 @@ STATUS = {
     DeadlineExceeded: 504,
 }
 """What the platform's errors become; any other is a 502."""
+
+_TOO_LARGE = HTTPException(413, f"A document may have {MAX_DOCUMENT_BYTES} bytes. Split it into several.")
 
 routes = APIRouter()
 
@@ -165,12 +168,18 @@ async def health(rag: RagNeeded) -> dict[str, Any]:
 
 
 async def _text(request: Request) -> str:
-    """The body as text. What is too large is refused while it is still being read."""
+    """The body as text. What is too large is refused while it is still being read, or before if it says so."""
+    announced = request.headers.get("content-length", "")
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_DOCUMENT_BYTES:
-            raise HTTPException(413, f"A document may have {MAX_DOCUMENT_BYTES} bytes. Split it into several.")
+    try:
+        if announced.isdecimal() and int(announced) > MAX_DOCUMENT_BYTES:
+            raise _TOO_LARGE
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_DOCUMENT_BYTES:
+                raise _TOO_LARGE
+    except ClientDisconnect as gone:  # nobody reads the answer; half a document must not replace a whole one
+        raise HTTPException(400, "The document did not come whole.") from gone
     try:
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as exc:

@@ -73,7 +73,7 @@ class Rag:
             return await self._documents.delete(name)
 
     def _alone(self, name: str) -> asyncio.Lock:
-        """Of two versions stored at once each would remove the other's passages; this process takes turns."""
+        """Of two versions stored at once one is refused as a mixture; this process takes turns, so that both come."""
         return self._changing.setdefault(name, asyncio.Lock())
 
     async def find(self, question: str) -> list[Source]:
