@@ -1,11 +1,13 @@
-"""How a re-embedding ends with a Ray that is killed, or is not there yet. Platform and Qdrant are stand-ins."""
+"""A re-embedding and its Ray: killed, not there yet, or somebody else's. Platform and Qdrant are stand-ins."""
 
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +16,8 @@ from typing import Any
 import pytest
 from qdrant_client import models
 
-from zooserve.processes.identity import Process, command_of, descendants, is_alive, process_table
+from zooserve.processes.identity import Process, command_of, descendants, end, is_alive, process_table
+from zooserve.processes.ports import free_ports
 from zooserve.sdk.index import Index
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -130,3 +133,34 @@ def test_a_signal_while_ray_starts_ends_it_with_one_line(job: Job, number: signa
     assert len(lines) == 2, told  # and that Ray starts
     assert said == ""
     assert not stayed(everything)
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Iterator[str]:
+    """The address of a Ray that somebody else runs."""
+    (port,) = free_ports(1)
+    folder = Path(tempfile.gettempdir()) / f"zs-head-{port}"  # a socket's path has 107 bytes at most
+    command = [
+        str(Path(sys.executable).with_name("ray")), "start", "--head", "--node-ip-address=127.0.0.1", f"--port={port}",
+        "--num-cpus=2", "--include-dashboard=false", "--object-store-memory=100000000", f"--temp-dir={folder}",
+        "--block", "--disable-usage-stats",
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert process.stdout is not None
+        assert any("Ray runtime started" in line for line in process.stdout)
+        yield f"127.0.0.1:{port}"
+        assert process.poll() is None  # it ends, too, with any of its own
+    finally:
+        everything = descendants([process.pid], process_table())
+        process.kill()  # asked in order it takes half a minute
+        process.communicate(timeout=WAIT_S)
+        end(everything, 5)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_ray_that_somebody_else_runs_is_joined_and_goes_on_running(job: Job, head: str) -> None:
+    process = job.started("--ray", head)
+    said, told = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0, told
+    job.check_whole(said)
