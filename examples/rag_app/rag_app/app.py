@@ -47,8 +47,6 @@ STATUS = {
 }
 """What the platform's errors become; any other is a 502."""
 
-_TOO_LARGE = HTTPException(413, f"A document may have {MAX_DOCUMENT_BYTES} bytes. Split it into several.")
-
 routes = APIRouter()
 
 
@@ -173,11 +171,11 @@ async def _text(request: Request) -> str:
     body = bytearray()
     try:
         if announced.isdecimal() and int(announced) > MAX_DOCUMENT_BYTES:
-            raise _TOO_LARGE
+            raise _too_large()
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_DOCUMENT_BYTES:
-                raise _TOO_LARGE
+                raise _too_large()
     except ClientDisconnect as gone:  # nobody reads the answer; half a document must not replace a whole one
         raise HTTPException(400, "The document did not come whole.") from gone
     try:
@@ -189,6 +187,10 @@ async def _text(request: Request) -> str:
     if not text.strip():
         raise HTTPException(400, "The document is empty.")
     return text
+
+
+def _too_large() -> HTTPException:
+    return HTTPException(413, f"A document may have {MAX_DOCUMENT_BYTES} bytes. Split it into several.")
 
 
 async def _told(rag: Rag, journal: Journal, question: str, sources: list[Source]) -> AsyncGenerator[str, None]:
