@@ -23,7 +23,10 @@ def stack() -> None:
 
 @app.command()
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The compose file.")] = Path("docker-compose.yml"),
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="docker-compose.yml if left out; others are laid over the first."),
+    ] = None,
     env_file: Annotated[
         Path | None,
         typer.Option("--env-file", metavar="FILE", help="The variables; .env beside it, else .env.example."),
@@ -40,14 +43,20 @@ def check(
     """
     from zooserve_cli.stack.inspection import check_stack
 
-    if not file.is_file():
-        raise typer.BadParameter(f"{file} is not there.", param_hint="FILE")
+    file, *overrides = files or [Path("docker-compose.yml")]
+    for path in (file, *overrides):
+        if not path.is_file():
+            raise typer.BadParameter(f"{path} is not there.", param_hint="FILE")
     if env_file is not None and not env_file.is_file():
         raise typer.BadParameter(f"{env_file} is not there.", param_hint="--env-file")
     example = file.parent / ".env.example"
     given = env_file or next((path for path in (file.parent / ".env", example) if path.is_file()), None)
     report = check_stack(
-        shown(file), shown(given) if given else None, shown(example) if example.is_file() else None, profiles or ()
+        shown(file),
+        shown(given) if given else None,
+        shown(example) if example.is_file() else None,
+        profiles or (),
+        overrides,
     )
     if as_json:
         typer.echo(json.dumps(report.as_json(), indent=1))

@@ -38,7 +38,8 @@ def gpu_findings(stack: Stack) -> Iterator[Finding]:
         for device in _devices(service):
             yield from _shape(service, device)
         yield from _utilization(stack, service)
-    for one, other in combinations(holders.values(), 2):
+    lasting = [service for service in holders.values() if not _ends_before_others(stack, service)]
+    for one, other in combinations(lasting, 2):
         both = _ids(one) & _ids(other)
         if both and not (_is_shared(one) and _is_shared(other)):
             listed = ", ".join(sorted(both))
@@ -63,6 +64,12 @@ def _devices(service: Service) -> list[Node]:
 
 def _ids(service: Service) -> set[str]:
     return {part.text for device in _devices(service) for part in device["device_ids"].elements}
+
+
+def _ends_before_others(stack: Stack, service: Service) -> bool:
+    """Whether somebody waits until it has ended: the card is free again then."""
+    needs = (need for other in stack.services.values() for need in other.needs)
+    return any(need.service == service.name and need.condition == "service_completed_successfully" for need in needs)
 
 
 def _is_shared(service: Service) -> bool:

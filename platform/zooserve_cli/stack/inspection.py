@@ -59,14 +59,18 @@ ALL_RULES: tuple[Rule, ...] = tuple(rule for _, rules, _ in GROUPS for rule in r
 
 
 def check_stack(
-    file: Path, env_file: Path | None = None, example: Path | None = None, profiles: Sequence[str] = ()
+    file: Path,
+    env_file: Path | None = None,
+    example: Path | None = None,
+    profiles: Sequence[str] = (),
+    overrides: Sequence[Path] = (),
 ) -> StackReport:
-    """What is wrong with a compose file, by file and line.
+    """What is wrong with a compose file, `overrides` laid over it, by file and line.
 
     `env_file` gives the variables, `example` says which there are. Named profiles are looked at together, as Compose
     starts them; without any, each that the file declares is looked at by itself.
     """
-    stack, found = reading.read_stack(file, env_file, example)
+    stack, found = reading.read_stack((file, *overrides), env_file, example)
     told = str(env_file) if env_file else "no env file"
     if stack is None:
         return StackReport(str(file), told, 0, tuple(profiles), tuple(found))

@@ -1,16 +1,17 @@
 """From a compose file to a Stack: lines, variables, `extends`; and the findings of what cannot be read."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from zooserve_cli.stack.env_file import EnvFile, read_env
 from zooserve_cli.stack.interpolation import Fault, interpolated
+from zooserve_cli.stack.merging import extended, over
 from zooserve_cli.stack.recorded import recorded_programs
-from zooserve_cli.stack.service import Service, named
+from zooserve_cli.stack.service import Service
 from zooserve_cli.stack.stack import Placed, Stack
-from zooserve_cli.stack.tree import Node, TreeError, read_tree
+from zooserve_cli.stack.tree import EMPTY, Node, TreeError, read_tree
 from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
 from zooserve_ensembles.checking.reading import did_you_mean
 
@@ -27,10 +28,8 @@ UNKNOWN_KEY = Rule(
 )
 VALUE = Rule("compose-value", Severity.ERROR, "A size, a time or a number that Compose cannot read")
 INTERPOLATION = Rule("interpolation", Severity.ERROR, "A `$` that Compose cannot interpolate")
-EXTENDS = Rule("extends", Severity.ERROR, "`extends` names no service of this file, or leads back to itself")
-ELSEWHERE = Rule(
-    "not-followed", Severity.WARNING, "`include`, or `extends` of another file: what is there is not looked at"
-)
+EXTENDS = Rule("extends", Severity.ERROR, "`extends` names no service that is there, or leads back to itself")
+ELSEWHERE = Rule("not-followed", Severity.WARNING, "`include`: what is there is not looked at")
 
 RULES = (UNREADABLE, SHAPE, UNKNOWN_KEY, VALUE, INTERPOLATION, EXTENDS, ELSEWHERE)
 
@@ -51,46 +50,87 @@ _SERVICE = tuple(
         """,
     )
 )
-_REPLACED = ("command", "entrypoint", "test")
-"""Lists that an extending service replaces; it adds to all others."""
+_LONGEST = 20
+"""Services that one extends, one behind the other."""
 
 
-def read_stack(file: Path, env_file: Path | None, example_file: Path | None) -> tuple[Stack | None, list[Finding]]:
-    """The stack with the variables of `env_file`, and what could not be read; None where there is none."""
-    try:
-        raw = read_tree(file)
-    except TreeError as exc:
-        return None, [UNREADABLE.at(Place(file, exc.line), str(exc))]
-    if not raw["services"].is_mapping or not raw["services"].entries:
-        return None, [UNREADABLE.at(Place(file, raw["services"].key_place.line), "it declares no service")]
+def read_stack(
+    files: Sequence[Path], env_file: Path | None, example_file: Path | None
+) -> tuple[Stack | None, list[Finding]]:
+    """The stack of one file, or of several laid over each other, with the variables of `env_file`; None where a file
+    cannot be read, which is then told."""
     env = (read_env(env_file) if env_file else None) or EnvFile(env_file or Path(".env"))
-    example = read_env(example_file) if example_file else None
     uses: list[Placed] = []
     faults: list[tuple[Place, Fault]] = []
-    root = _replaced(raw, env.values, uses, faults)
-    services = {
-        name: Service(name, _extended(node, root["services"], (name,)))
-        for name, node in root["services"].entries.items()
-    }
-    return Stack(file, root, services, env, example, tuple(uses), tuple(faults), programs=recorded_programs()), []
+    sources: list[Node] = []
+    for file in files:
+        try:
+            raw = read_tree(file)
+        except TreeError as exc:
+            return None, [UNREADABLE.at(Place(file, exc.line), str(exc))]
+        if not raw["services"].is_mapping or not raw["services"].entries:
+            return None, [UNREADABLE.at(Place(file, raw["services"].key_place.line), "it declares no service")]
+        sources.append(_replaced(raw, env.values, uses, faults))
+    folder = files[0].parent
+    root = _with_bases(sources[0], folder, env)
+    for source in sources[1:]:
+        root = over(root, _with_bases(source, folder, env))
+    return Stack(
+        files[0],
+        root,
+        {name: Service(name, node) for name, node in root["services"].entries.items()},
+        env,
+        read_env(example_file) if example_file else None,
+        tuple(uses),
+        tuple(faults),
+        programs=recorded_programs(),
+        sources=tuple(sources),
+    ), []
+
+
+def _with_bases(source: Node, folder: Path, env: EnvFile) -> Node:
+    """A file's tree in which each service has what it extends."""
+    services = source["services"]
+
+    def of(file: str) -> Node:
+        return _services_of(file, folder, env) if file else services
+
+    whole = {name: extended(node, of, (("", name),)) for name, node in services.entries.items()}
+    return replace(source, value={**source.entries, "services": replace(services, value=whole)})
+
+
+def _services_of(file: str, folder: Path, env: EnvFile) -> Node:
+    try:
+        return _replaced(read_tree(folder / file), env.values, [], [])["services"]
+    except (TreeError, ValueError):
+        return EMPTY
 
 
 def reading_findings(stack: Stack) -> Iterator[Finding]:
     """What of the file Compose could not take, or is not looked at here."""
     for place, fault in stack.faults:
         yield INTERPOLATION.at(place, fault.message)
-    for key, node in stack.root.entries.items():
+    for source in stack.sources:
+        yield from _file(stack, source)
+    for name, node in stack.root["services"].entries.items():
+        if node.is_mapping and not node["image"].text and not node["build"].is_there:
+            yield SHAPE.at(node.key_place, f"the service {name} has neither image nor build: give it one")
+
+
+def _file(stack: Stack, source: Node) -> Iterator[Finding]:
+    for key, node in source.entries.items():
         if key not in _TOP and not key.startswith("x-"):
             yield UNKNOWN_KEY.at(node.key_place, f"a compose file has no {key}. {did_you_mean(key, _TOP)}".strip())
         elif key in ("networks", "volumes", "secrets", "configs") and node.is_there and not node.is_mapping:
             yield SHAPE.at(node.key_place, f"{key} must be a mapping of names")
-    if stack.root["include"].is_there:
-        yield ELSEWHERE.at(stack.root["include"].key_place, "the files of `include` are not looked at: check them, too")
-    for name, node in stack.root["services"].entries.items():
-        yield from _service(name, node, stack.root["services"])
+    if source["include"].is_there:
+        yield ELSEWHERE.at(source["include"].key_place, "the files of `include` are not looked at: check them, too")
+    for name, node in source["services"].entries.items():
+        yield from _service(name, node)
+        yield from _extends(stack, name, node, source["services"])
 
 
-def _service(name: str, node: Node, services: Node) -> Iterator[Finding]:
+def _service(name: str, node: Node) -> Iterator[Finding]:
     if not node.is_mapping:
         yield SHAPE.at(node.key_place, f"the service {name} must be a mapping")
         return
@@ -105,18 +145,14 @@ def _service(name: str, node: Node, services: Node) -> Iterator[Finding]:
                 near = did_you_mean(key, known.split())
                 yield UNKNOWN_KEY.at(inner.key_place, f"{'.'.join(path)} has no {key}. {near}".strip())
     yield from _values(node)
-    if not node["image"].text and not node["build"].is_there and not node["extends"].is_there:
-        yield SHAPE.at(node.key_place, f"the service {name} has neither image nor build: give it one")
-    yield from _extends(name, node, services)
 
 
 _SHAPES: dict[str, Callable[[Node], bool]] = {
     **dict.fromkeys(("ports", "volumes", "secrets", "configs", "profiles", "expose"), lambda node: node.is_list),
     **dict.fromkeys(("environment", "networks", "depends_on"), lambda node: not node.is_scalar),
     **dict.fromkeys(("healthcheck", "deploy"), lambda node: node.is_mapping),
-    **dict.fromkeys(
-        ("command", "entrypoint", "build"), lambda node: node.is_scalar or bool(node.elements or node.entries)
-    ),
+    **dict.fromkeys(("command", "entrypoint"), lambda node: not node.is_mapping),
+    "build": lambda node: not node.is_list,
     **dict.fromkeys(("image", "user", "network_mode", "pid", "restart"), lambda node: node.is_scalar),
 }
 _INNER = {
@@ -157,20 +193,22 @@ _VALUES = (
 )
 
 
-def _extends(name: str, node: Node, services: Node) -> Iterator[Finding]:
+def _extends(stack: Stack, name: str, node: Node, services: Node) -> Iterator[Finding]:
     seen = [name]
     while node["extends"].is_there:
         extends = node["extends"]
-        if extends["file"].text:
-            yield ELSEWHERE.at(extends.key_place, f"{extends['file'].text} is not looked at: check it, too")
-            return
+        if file := extends["file"].text:
+            services = _services_of(file, stack.folder, stack.env)
         base = extends["service"].text or extends.text
         if base not in services.entries:
             near = did_you_mean(base, sorted(services.entries))
-            yield EXTENDS.at(extends.key_place, f"no service {base} is here to extend. {near}".strip())
+            where = file or "here"
+            yield EXTENDS.at(extends.key_place, f"there is no service {base} in {where} to extend. {near}".strip())
             return
-        if base in seen:
+        if base in seen and not file:
             yield EXTENDS.at(extends.key_place, f"{' extends '.join([*seen, base])}: break the circle")
+            return
+        if len(seen) > _LONGEST:
             return
         seen.append(base)
         node = services[base]
@@ -189,28 +227,3 @@ def _replaced(node: Node, variables: Mapping[str, str], uses: list[Placed], faul
     uses += [Placed(use, node.line_of(use.offset)) for use in found.uses]
     faults += [(node.line_of(fault.offset), fault) for fault in found.faults]
     return replace(node, value=found.text)
-
-
-def _extended(node: Node, services: Node, seen: tuple[str, ...]) -> Node:
-    """The service with what it extends below it."""
-    extends = node["extends"]
-    base = extends["service"].text or extends.text
-    if not base or extends["file"].text or base in seen or not services[base].is_mapping or not node.is_mapping:
-        return node
-    below = _extended(services[base], services, (*seen, base))
-    kept = {key: inner for key, inner in below.entries.items() if key != "extends"}
-    return _over(replace(below, value=kept), node)
-
-
-def _over(below: Node, above: Node) -> Node:
-    if below.is_mapping != above.is_mapping and not below.is_scalar and not above.is_scalar:
-        below, above = (replace(node, value=named(node)) for node in (below, above))
-    if below.is_mapping and above.is_mapping:
-        entries = dict(below.entries)
-        for key, inner in above.entries.items():
-            stays = key in entries and key not in _REPLACED
-            entries[key] = _over(entries[key], inner) if stays else inner
-        return replace(above, value=entries)
-    if below.is_list and above.is_list:
-        return replace(above, value=(*below.elements, *above.elements))
-    return above

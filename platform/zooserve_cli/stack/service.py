@@ -9,7 +9,7 @@ from functools import cached_property
 from zooserve_cli.stack.tree import Node
 from zooserve_ensembles.checking.findings import Place
 
-__all__ = ["Grant", "Joined", "Mount", "Need", "Published", "Service", "Word", "named"]
+__all__ = ["Grant", "Joined", "Mount", "Need", "Published", "Service", "Word", "named", "target_of"]
 
 _HOST_PATH = re.compile(r"^(\.|/|~)")
 _PORT = re.compile(
@@ -255,6 +255,11 @@ def _mount(node: Node) -> Mount:
     target, _, options = rest.partition(":")
     kind = "bind" if _HOST_PATH.match(source) else "volume"
     return Mount(node.place, kind, source, target, "ro" in options.split(","))
+
+
+def target_of(node: Node) -> str:
+    """The path of the container that a mount leads to."""
+    return _mount(node).target.rstrip("/")
 
 
 def _grant(node: Node, folder: str) -> Grant:

@@ -39,6 +39,8 @@ class Stack:
     profiles: frozenset[str] = frozenset()
     programs: Mapping[str, Program] = field(default_factory=dict)
     """What was recorded of foreign programs, by name."""
+    sources: tuple[Node, ...] = ()
+    """Each file by itself, as it is written, its variables replaced."""
 
     @property
     def folder(self) -> Path:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ class Node:
     key_place: Place
     is_block: bool = False
     """A `|` or `>` scalar: its text begins on the next line."""
-    merged: "tuple[Node, ...]" = field(default=())
-    """What `<<` names, the strongest first."""
+    tag: str = ""
+    """A tag of its own, as `!reset`."""
 
     def __getitem__(self, key: str | int) -> "Node":
         """The part under `key`, an empty one where it is not there."""
@@ -170,8 +170,8 @@ class _Reading:
             return self._mapping(node, place, key_place, within)
         if isinstance(node, SequenceNode):
             inner = tuple(self.node(part, part.start_mark.line + 1, within) for part in node.value)
-            return Node(inner, place, key_place)
-        return Node(_scalar(node), place, key_place, is_block=node.style in ("|", ">"))
+            return Node(inner, place, key_place, tag=_own_tag(node))
+        return Node(_scalar(node), place, key_place, is_block=node.style in ("|", ">"), tag=_own_tag(node))
 
     def _mapping(self, node: Any, place: Place, key_place: Place, within: tuple[int, ...]) -> Node:
         entries: dict[str, Node] = {}
@@ -189,7 +189,12 @@ class _Reading:
         for base in merged:
             for name, inner in base.entries.items():
                 entries.setdefault(name, inner)
-        return Node(entries, place, key_place, merged=tuple(merged))
+        return Node(entries, place, key_place, tag=_own_tag(node))
+
+
+def _own_tag(node: Any) -> str:
+    tag = str(node.tag or "")
+    return tag if tag.startswith("!") else ""
 
 
 def _scalar(node: Any) -> Scalar:

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,21 +22,27 @@ from zooserve_cli.stack.stack import Stack
 ROOT = Path(__file__).parents[3]
 COMPOSE = Path(sys.executable).with_name("docker-compose")
 
+COMMITTED = "docker-compose.yml"
+OVERRIDES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "platform" / "deploy").glob("compose.*.yml"))
+
 pytestmark = pytest.mark.skipif(not COMPOSE.exists(), reason="the real docker-compose is not installed")
 
 
-def real(folder: Path, *profiles: str, file: str = "docker-compose.yml", env: str = ".env.example") -> Any:
+def real(
+    folder: Path, *profiles: str, files: Sequence[str] = ("docker-compose.yml",), env: str = ".env.example"
+) -> Any:
     """What the real one makes of a file; a `$` of its answer is written `$$` there, too."""
     chosen = [word for profile in profiles for word in ("--profile", profile)]
-    command = [COMPOSE, "-f", file, "--env-file", env, *chosen, "config", "--format", "json"]
+    named = [word for file in files for word in ("-f", file)]
+    command = [COMPOSE, *named, "--env-file", env, *chosen, "config", "--format", "json"]
     clean = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
     done = subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.replace("$$", "$"))
 
 
-def read(folder: Path, *profiles: str, file: str = "docker-compose.yml", env: str = ".env.example") -> Stack:
-    stack, found = read_stack(folder / file, folder / env, None)
+def read(folder: Path, *profiles: str, files: Sequence[str] = (COMMITTED,), env: str = ".env.example") -> Stack:
+    stack, found = read_stack([folder / file for file in files], folder / env, None)
     assert stack is not None, found
     return replace(stack, profiles=frozenset(profiles))
 
@@ -49,7 +56,8 @@ def assert_same(stack: Stack, service: Service, expected: Any) -> None:
     assert words(service.command) == (expected.get("command") or [])
     assert words(service.entrypoint) == (expected.get("entrypoint") or [])
     assert told(stack, service) == {name: value or "" for name, value in expected.get("environment", {}).items()}
-    assert words(service.health_test) == expected.get("healthcheck", {}).get("test", [])
+    check = expected.get("healthcheck", {})
+    assert words(service.health_test) == ([] if check.get("disable") else check.get("test", []))
     ports = [(port.host, port.port, port.target) for port in service.published]
     assert ports == [(port.get("host_ip", ""), port["published"], port["target"]) for port in expected.get("ports", ())]
     assert {need.service: need.condition for need in service.needs if need.service in stack.services} == {
@@ -72,6 +80,15 @@ def assert_same(stack: Stack, service: Service, expected: Any) -> None:
 def test_the_committed_file_is_read_as_compose_reads_it(profile: str) -> None:
     expected = real(ROOT, profile)
     stack = read(ROOT, profile)
+    assert set(stack.services) == set(expected["services"])
+    for name, service in stack.services.items():
+        assert_same(stack, service, expected["services"][name])
+
+
+@pytest.mark.parametrize("override", OVERRIDES)
+def test_an_override_is_laid_over_it_as_by_compose(override: str) -> None:
+    files = (COMMITTED, override)
+    expected, stack = real(ROOT, "gpu", files=files), read(ROOT, "gpu", files=files)
     assert set(stack.services) == set(expected["services"])
     for name, service in stack.services.items():
         assert_same(stack, service, expected["services"][name])

@@ -55,7 +55,8 @@ SEEDS = [
     Seed("a time that is none", "compose-value", COMPOSE, "stop_grace_period: 150s", "stop_grace_period: soon"),
     Seed("a dollar", "interpolation", COMPOSE, "${QDRANT_MEMORY}", "${QDRANT_MEMORY", at="mem_limit: ${QDRANT_MEMORY"),
     Seed("extends nobody", "extends", COMPOSE, "  grafana:\n", "  grafana:\n    extends: { service: grafan }\n", at="    extends"),
-    Seed("extends a file", "not-followed", COMPOSE, "  grafana:\n", "  grafana:\n    extends: { file: o.yml, service: a }\n", at="    extends"),
+    Seed("extends a file that is not there", "extends", COMPOSE, "  grafana:\n", "  grafana:\n    extends: { file: o.yml, service: a }\n", at="    extends"),
+    Seed("an include", "not-followed", COMPOSE, "name: zooserve\n", "name: zooserve\ninclude: [other.yml]\n", at="include:"),
     # Variables
     Seed("an env line", "env-line", EXAMPLE, "ZOO_GPU=0", "ZOO_GPU 0"),
     Seed("set twice", "variable-twice", EXAMPLE, "ZOO_GPU=0", "ZOO_GPU=0\nZOO_GPU=2", at="ZOO_GPU=0"),

@@ -42,6 +42,21 @@ def test_the_committed_stack_has_no_fault(profile: str, monkeypatch: pytest.Monk
     assert {str(finding.severity) for finding in report.findings} <= {"note"}
 
 
+@pytest.mark.parametrize("override", ["compose.loopback.yml", "compose.plan.yml"])
+def test_an_override_of_ours_has_no_fault(override: str, with_secrets: Any) -> None:
+    done = run("docker-compose.yml", f"platform/deploy/{override}")
+    assert done.stdout.endswith(", with .env: no faults\n"), done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_fault_of_an_override_is_told_in_its_own_file(with_secrets: Any) -> None:
+    loopback = "platform/deploy/compose.loopback.yml"
+    with_secrets.change(loopback, "127.0.0.1:6333:6333", "127.0.0.1:6333:6433")
+    done = run("docker-compose.yml", loopback)
+    assert done.exit_code == 1
+    assert f"{loopback}:{with_secrets.line_of(loopback, '6333:6433')}: [published-port] qdrant listens " in done.stdout
+
+
 def test_a_stack_that_is_set_up_has_nothing_to_tell(with_secrets: Any) -> None:
     done = run()
     assert done.exit_code == 0
