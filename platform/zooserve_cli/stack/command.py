@@ -33,7 +33,7 @@ def check(
     ] = None,
     profiles: Annotated[
         list[str] | None,
-        typer.Option("--profile", metavar="NAME", help="Started together if repeated; each by itself if left out."),
+        typer.Option("--profile", metavar="NAME", help="Together if repeated; if left out, those of .env."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:

@@ -38,8 +38,7 @@ def file_findings(stack: Stack) -> Iterator[Finding]:
 
 def _absent_weighs(stack: Stack) -> Severity | None:
     """An example's variables are looked at before anybody set the stack up."""
-    is_set_up = stack.example is None or stack.env.file != stack.example.file
-    return None if is_set_up else Severity.NOTE
+    return None if stack.is_set_up else Severity.NOTE
 
 
 def _mounts(stack: Stack, service: Service) -> Iterator[Finding]:

@@ -67,21 +67,21 @@ def check_stack(
 ) -> StackReport:
     """What is wrong with a compose file, `overrides` laid over it, by file and line.
 
-    `env_file` gives the variables, `example` says which there are. Named profiles are looked at together, as Compose
-    starts them; without any, each that the file declares is looked at by itself.
+    `env_file` gives the variables, `example` says which there are. Named profiles, or those that
+    somebody's own env file chooses, are looked at together, as Compose starts them; without any, each that the file
+    declares is looked at by itself.
     """
     stack, found = reading.read_stack((file, *overrides), env_file, example)
     told = str(env_file) if env_file else "no env file"
     if stack is None:
         return StackReport(str(file), told, 0, tuple(profiles), tuple(found))
-    views = [frozenset(profiles)] if profiles else [frozenset({name}) for name in stack.declared_profiles]
-    for view in views or [frozenset()]:
+    chosen = tuple(profiles) or stack.chosen_profiles
+    alone: list[frozenset[str]] = [frozenset({name}) for name in stack.declared_profiles]
+    for view in [frozenset(chosen)] if chosen else alone or [frozenset()]:
         found += _findings(replace(stack, profiles=view))
     found += _unknown_profiles(stack, profiles)
     distinct = sorted(set(found), key=lambda finding: (finding.place, finding.rule, finding.message))
-    return StackReport(
-        str(file), told, len(stack.everything), tuple(profiles) or stack.declared_profiles, tuple(distinct)
-    )
+    return StackReport(str(file), told, len(stack.everything), chosen or stack.declared_profiles, tuple(distinct))
 
 
 def _findings(stack: Stack) -> Iterator[Finding]:

@@ -58,6 +58,17 @@ class Stack:
         named = (part.text for one in self.everything.values() for part in one.node["profiles"].elements)
         return tuple(dict.fromkeys(name for name in named if name))
 
+    @property
+    def is_set_up(self) -> bool:
+        """Whether the variables are somebody's own, not those of the example."""
+        return self.example is None or self.env.file != self.example.file
+
+    @property
+    def chosen_profiles(self) -> tuple[str, ...]:
+        """What `COMPOSE_PROFILES` of somebody's own env file chooses."""
+        named = self.env.values.get("COMPOSE_PROFILES", "") if self.is_set_up else ""
+        return tuple(name.strip() for name in named.split(",") if name.strip())
+
     def is_active(self, service: Service) -> bool:
         """Whether the chosen profiles start it."""
         return not service.profiles or bool(service.profiles & self.profiles) or "*" in self.profiles

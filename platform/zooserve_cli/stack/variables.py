@@ -58,7 +58,7 @@ def variable_findings(stack: Stack) -> Iterator[Finding]:
     read = {placed.use.name for placed in stack.uses} | _handed_on(stack) | _SUMMED_UP | _COMPOSES_OWN
     yield from _lines(stack)
     yield from _example(stack, read)
-    if stack.example is None or stack.env.file != stack.example.file:
+    if stack.is_set_up:
         yield from _unknown(stack, read)
     for placed in stack.uses:
         yield from _set(stack, placed)

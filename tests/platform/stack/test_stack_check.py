@@ -60,11 +60,20 @@ def test_a_fault_of_an_override_is_told_in_its_own_file(with_secrets: Any) -> No
 def test_a_stack_that_is_set_up_has_nothing_to_tell(with_secrets: Any) -> None:
     done = run()
     assert done.exit_code == 0
-    assert done.stdout == "15 services, profiles gpu, vllm, shared-gpu, cpu, with .env: no faults\n"
+    assert done.stdout == "15 services, profile gpu, with .env: no faults\n"
 
 
-def test_every_profile_is_looked_at_and_named_ones_together(with_secrets: Any) -> None:
-    assert set(json.loads(run("--json").stdout)["profiles"]) == set(PROFILES)
+def test_of_the_example_every_profile_is_looked_at_and_of_ones_own_env_the_chosen_ones(with_secrets: Any) -> None:
+    assert set(json.loads(run("--json", "--env-file", ".env.example").stdout)["profiles"]) == set(PROFILES)
+    with_secrets.change(".env", "COMPOSE_PROFILES=gpu", "COMPOSE_PROFILES=shared-gpu")
+    with_secrets.change(".env", "LEAF_GPU=1", "LEAF_GPU=0")  # a box with one card
+    done = run()
+    assert done.exit_code == 0
+    assert done.stdout == "15 services, profile shared-gpu, with .env: no faults\n"
+    assert "[gpu-taken]" in run("--profile", "gpu").stdout
+
+
+def test_named_profiles_are_looked_at_together(with_secrets: Any) -> None:
     both = run("--profile", "gpu", "--profile", "shared-gpu")
     assert both.exit_code == 1
     assert "[port-taken]" not in both.stdout
