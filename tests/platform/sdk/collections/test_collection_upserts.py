@@ -152,6 +152,8 @@ def test_equal_texts_without_ids_are_one_point_unless_their_payloads_differ(docs
     ("item", "said"),
     [
         ({"id": "big", "text": "x" * 50_000_000}, r"'big' has 50,000,000 bytes.*zooserve.split"),
+        ({"id": "big", "text": "é" * 25_000_000}, r"'big' has 25,000,000 characters.*zooserve.split"),
+        ({"id": "raw", "text": b"caf\xe9" * 10}, r"'raw'.*bytes.*text.decode\(.utf-8., errors=.replace.\)"),
         (Document("big", "é" * 600_000), r"chunk 0 of the document 'big' has 1,200,000 bytes"),
         ({"id": "half", "text": "a\udc80b"}, r"'half'.*surrogate"),
         ({"id": "half", "text": "ok", "title": "\ud800"}, r"'half'.*surrogate"),

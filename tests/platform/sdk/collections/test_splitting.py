@@ -1,6 +1,7 @@
 """Texts cut into what a model reads, without its tokenizer."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from tokenizers import Tokenizer
 
 from zooserve import split
 from zooserve.errors import BadInput
+from zooserve.sdk import splitting
 from zooserve.sdk.splitting import estimated_tokens
 
 ROOT = Path(__file__).parents[4]
@@ -58,3 +60,19 @@ def test_what_is_cut_by_the_estimate_is_read_whole_by_the_model() -> None:
     assert len(chunks) > 100
     too_long = [chunk for chunk in chunks if len(tokenizer.encode(chunk).ids) > 256]
     assert too_long == []
+
+
+@pytest.mark.parametrize("text", ["池" * 40_000, "? " * 40_000, "duck\n" * 20_000], ids=["no space", "words", "lines"])
+def test_a_large_text_is_not_counted_again_and_again(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each level of a text without breaks would count all of it: 50 MB took minutes."""
+    counted = 0
+    real = splitting._tokens
+
+    def counting(piece: Any) -> int:
+        nonlocal counted
+        counted += 1
+        return real(piece)
+
+    monkeypatch.setattr(splitting, "_tokens", counting)
+    assert len("".join("".join(split(text)).split())) == len("".join(text.split()))
+    assert counted < 4 * len(text)
