@@ -49,7 +49,7 @@ INSTALL = "apt-get install -y --no-install-recommends prometheus"
 
 def refusal(file: Path, *options: str) -> str:
     """What Prometheus has against a configuration."""
-    command = ["promtool", "check", "config", *options, file]
+    command = ["promtool", "check", "config", *options, str(file)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     return checked.stdout + checked.stderr if checked.returncode else ""
 
