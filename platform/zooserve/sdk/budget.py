@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass
+from numbers import Real
 
 from zooserve.errors import BadInput, DeadlineExceeded
 
@@ -53,6 +54,6 @@ def left(budget: Budget) -> float:
 
 def checked_seconds(value: float) -> float:
     """The value, infinite from a month on. Raises BadInput unless it is a number above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+    if isinstance(value, bool) or not isinstance(value, Real) or not value > 0:
         raise BadInput(f"`timeout_s` is {value!r}; it must be a number of seconds above 0.", param="timeout_s")
     return float(value) if value < _ENDLESS_S else math.inf

@@ -2,6 +2,7 @@
 
 import json
 import operator
+import re
 from collections.abc import Iterable, Mapping, Set
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ __all__ = [
     "encoded_body",
 ]
 
+_USER = re.compile(r"//[^/]*@")
 _ADDRESS = "for example http://127.0.0.1:8000"
 
 
@@ -38,7 +40,10 @@ def checked_list(value: Any, param: str) -> list[Any]:
     """The items of any iterable that has an order. Raises BadInput for texts, mappings, sets, and if there is none."""
     if isinstance(value, str | bytes | bytearray | Mapping | Set) or not isinstance(value, Iterable):
         raise BadInput(f"`{param}` is {_kind(value)}; it must be a list.", param=param, code="invalid_type")
-    items = list(value)
+    try:
+        items = list(value)
+    except TypeError as exc:  # numpy's arrays without a dimension say that they can be iterated
+        raise BadInput(f"`{param}` is no list: {exc}.", param=param, code="invalid_type") from exc
     if not items:
         raise BadInput(f"`{param}` is an empty list; send at least one item.", param=param)
     return items
@@ -51,23 +56,29 @@ def checked_name(value: Any, param: str) -> str:
     return str(value)
 
 
-def checked_base_url(value: Any) -> str:
-    """The address without a slash or `/v1` at its end. Raises BadInput unless it has a scheme and a host."""
+def checked_base_url(value: Any) -> tuple[str, str | None]:
+    """The address without a slash or `/v1` at its end, and `name:password` if it has them, which it has not then.
+
+    Raises BadInput, without the password, unless it has a scheme and a host.
+    """
     if not isinstance(value, str):
         raise BadInput(f"`base_url` is {_kind(value)}; it must be an address, {_ADDRESS}.", param="base_url")
+    shown = _USER.sub("//…@", value)
     try:
         parts = urlsplit(value.strip())
         port = parts.port
     except ValueError as exc:
-        raise BadInput(f"`base_url` is {value!r}: {exc}. Give an address, {_ADDRESS}.", param="base_url") from exc
+        raise BadInput(f"`base_url` is {shown!r}: {exc}. Give an address, {_ADDRESS}.", param="base_url") from exc
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise BadInput(
-            f"`base_url` is {value!r}; it must begin with http:// or https:// and name a host, {_ADDRESS}.",
+            f"`base_url` is {shown!r}; it must begin with http:// or https:// and name a host, {_ADDRESS}.",
             param="base_url",
         )
     if parts.query or parts.fragment:
-        raise BadInput(f"`base_url` is {value!r}; it ends before any ? or #.", param="base_url")
-    return value.strip().rstrip("/").removesuffix("/v1").rstrip("/")
+        raise BadInput(f"`base_url` is {shown!r}; it ends before any ? or #.", param="base_url")
+    user, has_user, host = parts.netloc.rpartition("@")
+    url = parts._replace(netloc=host).geturl()
+    return url.rstrip("/").removesuffix("/v1").rstrip("/"), user if has_user else None
 
 
 def checked_header(value: Any, param: str) -> str:

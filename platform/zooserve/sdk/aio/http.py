@@ -7,7 +7,7 @@ from typing import cast
 
 import httpx
 
-from zooserve.errors import ClientClosed
+from zooserve.errors import BadInput, ClientClosed
 from zooserve.sdk.aio.concurrency import Stream, sleep, within
 from zooserve.sdk.aio.connections import Connections, limits_of
 from zooserve.sdk.answers import Answer, broke_off
@@ -53,7 +53,12 @@ class AsyncHttp:
 
     def __init__(self, connection: Connection, max_body_bytes: int, client: httpx.AsyncClient | None) -> None:
         self.base_url = connection.base_url
-        self._key = {} if connection.api_key is None else {"authorization": f"Bearer {connection.api_key}"}
+        if client is not None and not isinstance(client, httpx.AsyncClient):
+            raise BadInput(
+                f"`http` is of type {type(client).__name__}; it must be an httpx.{httpx.AsyncClient.__name__}.",
+                param="http",
+            )
+        self._key = connection.authorization
         self._retries = connection.retries
         self._max_body_bytes = max_body_bytes
         self._connections = Connections(connection.base_url, client)

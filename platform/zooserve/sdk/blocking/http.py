@@ -8,7 +8,7 @@ from typing import cast
 
 import httpx
 
-from zooserve.errors import ClientClosed
+from zooserve.errors import BadInput, ClientClosed
 from zooserve.sdk.answers import Answer, broke_off
 from zooserve.sdk.blocking.concurrency import Stream, sleep, within
 from zooserve.sdk.blocking.connections import Connections, limits_of
@@ -54,7 +54,12 @@ class Http:
 
     def __init__(self, connection: Connection, max_body_bytes: int, client: httpx.Client | None) -> None:
         self.base_url = connection.base_url
-        self._key = {} if connection.api_key is None else {"authorization": f"Bearer {connection.api_key}"}
+        if client is not None and not isinstance(client, httpx.Client):
+            raise BadInput(
+                f"`http` is of type {type(client).__name__}; it must be an httpx.{httpx.Client.__name__}.",
+                param="http",
+            )
+        self._key = connection.authorization
         self._retries = connection.retries
         self._max_body_bytes = max_body_bytes
         self._connections = Connections(connection.base_url, client)

@@ -4,6 +4,7 @@
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from sqlite3 import Error as SqliteError
 from typing import Any
@@ -45,6 +46,10 @@ class StoreAddress:
             )
         if api_key is not None and url is None:
             raise BadInput("`api_key` is for a Qdrant server: give it with `url`.", param="api_key")
+        if url is not None and (not isinstance(url, str) or not url.strip()):
+            raise BadInput(f"`url` is {url!r}; it must be a Qdrant server's address.", param="url")
+        if path is not None and not isinstance(path, str | PathLike):
+            raise BadInput(f"`path` is {path!r}; it must be a folder.", param="path")
         if client is not None:
             _require_client(client)
         return cls(None if path is None else str(Path(path).expanduser().resolve()), url, api_key, client)
