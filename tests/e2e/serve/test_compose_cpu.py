@@ -7,6 +7,7 @@ mounted the files themselves.
 import copy
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -276,12 +277,27 @@ def test_a_triton_that_dies_ends_its_container_with_an_error(stack: Any, tmp_pat
     with box_of(stack, tmp_path) as (box, _):
         box.start("leaf-cpu")
         box.wait_until_healthy("leaf-cpu")
-        main = box.processes["leaf-cpu"]
-        (triton,) = Path(f"/proc/{main.pid}/task/{main.pid}/children").read_text().split()
-        os.kill(int(triton), signal.SIGKILL)
-        assert main.wait(60) == 1
+        os.kill(triton_of(box, "leaf-cpu"), signal.SIGKILL)
+        assert box.processes["leaf-cpu"].wait(60) == 1
         assert "leaf: tritonserver ended by itself (signal 9)." in box.log("leaf-cpu")
         assert box.healthy("leaf-cpu").returncode == 1
+
+
+def test_a_triton_that_hangs_ends_its_container_with_an_error(stack: Any, tmp_path: Path) -> None:
+    hasty = {"WATCH__INTERVAL_S": "0.5", "WATCH__PROBE_TIMEOUT_S": "2", "LEAF__STOP_TIMEOUT_S": "1"}
+    with box_of(with_variables(stack, "leaf-cpu", **hasty), tmp_path) as (box, _):
+        box.start("leaf-cpu")
+        box.wait_until_healthy("leaf-cpu")
+        os.kill(triton_of(box, "leaf-cpu"), signal.SIGSTOP)
+        assert box.processes["leaf-cpu"].wait(120) == 1
+        assert re.search(r"leaf: .*no (answer|statistics) within 2 s .*3 times in a row", box.log("leaf-cpu"))
+
+
+def triton_of(box: Box, name: str) -> int:
+    """The one process below a container's first."""
+    main = box.processes[name].pid
+    (triton,) = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+    return int(triton)
 
 
 def test_a_triton_that_is_stopped_while_it_loads_ends_in_order(stack: Any, tmp_path: Path) -> None:
@@ -294,10 +310,10 @@ def test_a_triton_that_is_stopped_while_it_loads_ends_in_order(stack: Any, tmp_p
         assert box.stop("zoo-cpu") == 0
 
 
-def with_models(stack: Any, models: str) -> Any:
-    """The same, with another line in .env."""
+def with_variables(stack: Any, name: str, **variables: str) -> Any:
+    """The same, with other settings for one service."""
     changed = copy.deepcopy(stack)
-    changed["services"]["zoo-cpu"]["environment"]["ZOOSERVE_MODELS"] = models
+    changed["services"][name]["environment"] |= {f"ZOOSERVE_{key}": value for key, value in variables.items()}
     return changed
 
 
@@ -308,7 +324,7 @@ def stub_of(model: str, supervisor: int) -> int:
 
 
 def test_a_model_whose_stub_was_killed_is_loaded_again(stack: Any, tmp_path: Path) -> None:
-    with box_of(with_models(stack, "embed"), tmp_path) as (box, _):
+    with box_of(with_variables(stack, "zoo-cpu", MODELS="embed"), tmp_path) as (box, _):
         box.start("zoo-cpu")
         box.wait_until_healthy("zoo-cpu")
         stub = stub_of("embed_tokenizer", box.processes["zoo-cpu"].pid)
