@@ -112,9 +112,7 @@ class Store:
         physical = self._aliases().get(alias, "")
         return physical if physical in self._collections() else ""
 
-    def scroll(
-        self, collection: str, offset: Any, limit: int, *, vectors: Sequence[str] = (), payload: bool = True
-    ) -> tuple[list[Any], Any]:
+    def scroll(self, collection: str, offset: Any, limit: int, *, vectors: Sequence[str] = ()) -> tuple[list[Any], Any]:
         """Records in the order of their ids from `offset` on, and where to go on; None at the end.
 
         At most `limit`, at least one, and no more than 8 MiB hold.
@@ -124,7 +122,7 @@ class Store:
             self._bound.most = None if asked == 1 else _PAGE_BYTES
             try:
                 records, following = self._patiently(
-                    partial(self._scrolled, collection, offset, asked, list(vectors) or False, payload=payload)
+                    partial(self._scrolled, collection, offset, asked, list(vectors) or False)
                 )
             except ReplyTooLarge:
                 self._at_once = asked // 2
@@ -138,12 +136,12 @@ class Store:
             self._at_once = min(_MOST_AT_ONCE, self._at_once + asked // 8 + 1)
             return records, following
 
-    def _scrolled(self, collection: str, offset: Any, limit: int, vectors: Any, *, payload: bool) -> Any:
+    def _scrolled(self, collection: str, offset: Any, limit: int, vectors: Any) -> Any:
         from qdrant_client.http.exceptions import ResponseHandlingException
 
         try:
             records, following = self._client.scroll(
-                collection, offset=offset, limit=limit, with_payload=payload, with_vectors=vectors
+                collection, offset=offset, limit=limit, with_payload=True, with_vectors=vectors
             )
         except ResponseHandlingException as exc:
             if isinstance(exc.source, ReplyTooLarge):
