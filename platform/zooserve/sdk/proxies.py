@@ -32,7 +32,7 @@ def is_loopback(url: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
-def direct(url: str) -> dict[str, bool]:
+def direct(url: str) -> dict[str, Any]:
     """For a client of httpx: the environment's proxies are not asked for what is on this machine."""
     return {"trust_env": False} if is_loopback(url) else {}
 
