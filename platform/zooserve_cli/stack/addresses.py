@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from zooserve_cli.stack.configurations import configurations
@@ -10,7 +10,7 @@ from zooserve_cli.stack.environment import told, told_nodes
 from zooserve_cli.stack.house import given_settings
 from zooserve_cli.stack.invocation import HEALTH, OURS, invocations, started
 from zooserve_cli.stack.listening import listeners
-from zooserve_cli.stack.service import Service
+from zooserve_cli.stack.service import Service, Word
 from zooserve_cli.stack.stack import Stack
 from zooserve_cli.stack.tree import Node
 from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
@@ -38,8 +38,6 @@ _BARE = re.compile(r"(?P<host>[a-zA-Z][a-zA-Z0-9_\-]*):(?P<port>\d{2,5})")
 _DEVICE = re.compile(r"/dev/tcp/(?P<host>[\w.\-]+)/(?P<port>\d{1,5})")
 _SELF = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_OPTIONAL = frozenset({"dns_sd_configs"})
-"""Where Prometheus takes a name that leads nowhere as no target."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,10 @@ class Address:
     port: int | None
     is_optional: bool = False
     """Whether nobody minds that the host is not started."""
+    is_bare: bool = False
+    """`name:number` without a scheme, which need be no address."""
+    is_probe: bool = False
+    """Whether the container asks itself, where the host is its own: other such addresses are told to browsers."""
     port_place: Place | None = None
     """Where the port is told, if not with the host."""
 
@@ -73,9 +75,10 @@ def address_findings(stack: Stack) -> Iterator[Finding]:
 def _judged(stack: Stack, service: Service, address: Address) -> Iterator[Finding]:
     host = address.host
     if host in _SELF:
-        yield from _heard(stack, service, address)
+        if address.is_probe:
+            yield from _heard(stack, service, address)
         return
-    if host not in stack.all_names and "." in host:  # the world outside
+    if host not in stack.all_names and ("." in host or host in service.extra_hosts):  # the world outside
         return
     reached = [other for other, _ in stack.reached(service, host)]
     for other in reached:
@@ -85,6 +88,8 @@ def _judged(stack: Stack, service: Service, address: Address) -> Iterator[Findin
     known = stack.named(host)
     if not known:
         near = did_you_mean(host, sorted(stack.all_names))
+        if address.is_bare and not near.startswith("Did"):
+            return
         yield UNKNOWN.at(
             address.place, f"{service.name} is told of {host}, and no service has this name. {near}".strip()
         )
@@ -115,13 +120,19 @@ def _heard(stack: Stack, service: Service, address: Address) -> Iterator[Finding
 def _addresses(stack: Stack, service: Service) -> Iterator[Address]:
     environment = told_nodes(stack, service)
     for node in environment.values():
-        yield from _in_text(node.text, node, whole=True)
-    for word in (*service.entrypoint, *service.command, *service.health_test):
-        yield from _in_text(word.text, Node(word.text, word.place, word.place, word.is_block), whole=True)
+        yield from _in_text(node)
+    for word in (*service.entrypoint, *service.command):
+        yield from _in_text(_as_node(word))
+    for word in service.health_test:
+        yield from (replace(address, is_probe=True) for address in _in_text(_as_node(word)))
     yield from _health(stack, service)
     yield from _settings(stack, service, environment)
     for tree in configurations(stack, service):
         yield from _in_tree(tree)
+
+
+def _as_node(word: Word) -> Node:
+    return Node(word.text, word.place, word.place, word.is_block)
 
 
 def _health(stack: Stack, service: Service) -> Iterator[Address]:
@@ -129,29 +140,30 @@ def _health(stack: Stack, service: Service) -> Iterator[Address]:
     test = service.health_test
     for call in started(test[1:], stack, service) if test else ():
         if call.program == HEALTH and call.flag("--url") is None:
-            yield Address(call.place, "127.0.0.1", 8000)
+            yield Address(call.place, "127.0.0.1", 8000, is_probe=True)
 
 
-def _in_text(text: str, node: Node, *, whole: bool, is_optional: bool = False) -> Iterator[Address]:
+def _in_text(node: Node) -> Iterator[Address]:
+    text = node.text
     for found in _URL.finditer(text):
         scheme, port = found["scheme"], found["port"]
         if scheme in ("http", "https", "grpc", "tcp"):
             number = int(port) if port else _DEFAULT_PORTS.get(scheme)
-            yield Address(node.line_of(found.start()), found["host"], number, is_optional)
+            yield Address(node.line_of(found.start()), found["host"], number)
     for found in _DEVICE.finditer(text):
-        yield Address(node.line_of(found.start()), found["host"], int(found["port"]), is_optional)
-    after = text.rpartition("=")[2]
-    if whole and (bare := _BARE.fullmatch(after)):
-        yield Address(node.place, bare["host"], int(bare["port"]), is_optional)
+        yield Address(node.line_of(found.start()), found["host"], int(found["port"]))
+    if bare := _BARE.fullmatch(text.rpartition("=")[2]):
+        yield Address(node.place, bare["host"], int(bare["port"]), is_bare=True)
 
 
 def _in_tree(tree: Node) -> Iterator[Address]:
     for path, node in tree.walk():
-        is_optional = bool(_OPTIONAL & set(path))
         if path[-1:] == ("dns_sd_configs",):
             yield from _dns(node)
         elif node.is_scalar and isinstance(node.value, str) and path[-1:] != ("regex",):
-            yield from _in_text(node.text, node, whole=True, is_optional=is_optional)
+            is_target = "static_configs" in path
+            for address in _in_text(node):
+                yield replace(address, is_probe=is_target, is_bare=address.is_bare and not is_target)
 
 
 def _dns(node: Node) -> Iterator[Address]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from zooserve_cli.stack.container_file import ContainerFile, Stage, read_container_file
+from zooserve_cli.stack.interpolation import interpolated
 from zooserve_cli.stack.invocation import image_program, repository_of
 from zooserve_cli.stack.service import Service
 from zooserve_cli.stack.stack import Stack
@@ -127,16 +128,15 @@ def _arguments(build: Node, file: ContainerFile) -> Iterator[Finding]:
 
 
 def _base(build: Node, stage: Stage, values: dict[str, str]) -> Iterator[Finding]:
-    named = re.findall(r"\$\{?(\w+)", stage.image)
-    missing = [name for name in named if not values.get(name) and not _GIVEN_BY_BUILDKIT.fullmatch(name)]
+    found = interpolated(stage.image, {name: value for name, value in values.items() if value})
+    missing = [use.name for use in found.uses if not use.may_be_missing and not values.get(use.name)]
     for name in missing:
-        if f"{name}:" not in stage.image:  # a default inside, as ${TAG:-1.2}
+        if not _GIVEN_BY_BUILDKIT.fullmatch(name):
             yield ARGUMENT.at(build.key_place, f"{stage.place} needs the argument {name}: give it under args")
-    if missing:
+    if missing or found.faults:
         return
-    image = re.sub(r"\$\{?(\w+)\}?", lambda found: values.get(found[1], ""), stage.image)
-    if "@" not in image and tag_of(image) in ("", "latest"):
-        yield UNPINNED.at(stage.place, f"{image} has no fixed tag: write the one that was tried")
+    if "@" not in found.text and tag_of(found.text) in ("", "latest"):
+        yield UNPINNED.at(stage.place, f"{found.text} has no fixed tag: write the one that was tried")
 
 
 def _given(node: Node) -> dict[str, Node]:

@@ -31,6 +31,8 @@ def port_findings(stack: Stack) -> Iterator[Finding]:
     for service in stack.services.values():
         heard = listeners(stack, service)
         for port in service.published:
+            if port.is_range:
+                continue
             if port.target is None or (port.port and not _is_port(port.port)):
                 yield SHAPE.at(port.place, f"{port.port or 'nothing'} is no port: write HOST_PORT:CONTAINER_PORT")
                 continue

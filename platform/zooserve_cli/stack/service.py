@@ -40,6 +40,8 @@ class Published:
     """The address it is bound to; empty for all of them."""
     port: str
     target: int | None
+    """None where it is a range, or no port at all."""
+    is_range: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -153,6 +155,13 @@ class Service:
         return {joined.network: frozenset({*own, *joined.aliases}) for joined in self.networks}
 
     @cached_property
+    def extra_hosts(self) -> frozenset[str]:
+        """Names that it is told addresses of."""
+        node = self.node["extra_hosts"]
+        named = (re.split(r"[:=]", part.text)[0] for part in node.elements)
+        return frozenset({*node.entries, *named})
+
+    @cached_property
     def published(self) -> tuple[Published, ...]:
         return tuple(port for part in _listed(self.node["ports"]) if (port := _published(part)))
 
@@ -237,7 +246,9 @@ def _published(node: Node) -> Published | None:
     found = _PORT.match(text)
     if found is None:
         return Published(node.place, "", text, None)
-    return Published(node.place, found["ip"] or "", found["published"] or "", _number(found["target"]))
+    target = found["target"]
+    is_range = re.fullmatch(r"\d+-\d+", target) is not None
+    return Published(node.place, found["ip"] or "", found["published"] or "", _number(target), is_range)
 
 
 def _number(text: str) -> int | None:

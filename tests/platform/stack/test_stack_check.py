@@ -156,6 +156,53 @@ def test_a_strangers_file_needs_none_of_ours(tmp_path: Path, monkeypatch: pytest
     assert done.exit_code == 0
 
 
+STRANGERS = """
+services:
+  app:
+    build: { context: ., args: { EXTRA: "1" } }
+    read_only: true
+    ports: ["8080:80/tcp", "9000-9010:9000-9010", "[::1]:81:81", "53:53/udp"]
+    environment:
+      - DATABASE_URL=postgresql://app:secret@db:5432/app
+      - PUBLIC_URL=http://localhost:8080
+      - OWNER=app:1000
+      - LAN=http://fileserver:8000/x
+      - HOME_PAGE=https://www.example.org
+    extra_hosts: ["fileserver:10.0.0.7"]
+    depends_on: { db: { condition: service_healthy } }
+    command: sh -c "exec ./serve --port $$PORT"
+  db:
+    image: postgres:16.4
+    read_only: true
+    environment: { POSTGRES_PASSWORD_FILE: /run/secrets/password }
+    secrets: [password]
+    healthcheck: { test: ["CMD-SHELL", "pg_isready -U app || exit 1"], interval: 1m30s, retries: 5 }
+    volumes: ["data:/var/lib/postgresql/data", { type: tmpfs, target: /tmp }]
+  board:
+    image: grafana/grafana:11.6.1
+    read_only: true
+    ports: ["3300:3000"]
+    environment: { GF_SERVER_ROOT_URL: "http://localhost:3300/" }
+volumes: { data: { driver: local } }
+secrets: { password: { environment: DB_PASSWORD } }
+"""
+CONTAINER_FILE = """ARG BASE=3.12-slim
+FROM --platform=$BUILDPLATFORM python:${BASE} AS build
+FROM gcr.io/distroless/${FLAVOUR:-python3-debian12}:nonroot
+ARG EXTRA
+COPY --from=build /app /app
+"""
+
+
+def test_what_strangers_write_is_not_taken_for_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "compose.yaml").write_text(STRANGERS)
+    (tmp_path / "Dockerfile").write_text(CONTAINER_FILE)
+    (tmp_path / ".env").write_text("DB_PASSWORD='not here'\n")
+    done = run("compose.yaml")
+    assert done.stdout == "3 services, with .env: no faults\n"
+
+
 def test_it_runs_as_a_command_of_its_own() -> None:
     command = [sys.executable, "-m", "zooserve_cli", "stack", "check", "--env-file", ".env.example", "--profile", "cpu"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
