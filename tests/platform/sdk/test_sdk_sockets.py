@@ -347,7 +347,8 @@ LOOP = """
 import sys
 from zooserve import Zoo
 zoo = Zoo(sys.argv[1], timeout_s=600)
-for made in zoo.embed_stream(["first"] * 256 + ["later"] * 1000, concurrency=3):
+stream = zoo.embed_stream(["first"] * 256 + ["later"] * 1000, concurrency=3)  # outlives the loop, and the error
+for made in stream:
     print(len(made), flush=True)
     exec(sys.argv[2])
 """
