@@ -64,7 +64,7 @@ def in_order(work: Work[Item, Result], items: Iterable[Item], limit: int) -> Str
 def _begun(work: Work[Item, Result], item: Item, cancellation: Cancellation) -> "Future[Result]":
     """The work on one item, in a thread of its own, for which no program waits at its end.
 
-    A pool's threads are waited for: a program that ended in the middle of a stream that a name of its module still held,
+    A pool's threads are waited for: a program that ended in the middle of a stream that one of its names still held,
     by Ctrl-C or an error, waited for answers that nobody wanted.
     """
     future: Future[Result] = Future()
