@@ -43,7 +43,7 @@ def _field(field: Field, value: Any, comments: Comments, indent: str) -> Iterato
     if _is_map(field):
         for key in sorted(value):  # protobuf keeps no order of its own
             yield from comment(comments.get(key, ""), indent)
-            yield f"{indent}{field.name} {_entry(field, key, value[key])}"
+            yield from _map_entry(field, key, value[key], indent)
     elif not _is_message(field):
         yield f"{indent}{_plain(field, value)}"
     elif _is_list(field):
@@ -57,6 +57,16 @@ def _field(field: Field, value: Any, comments: Comments, indent: str) -> Iterato
         yield f"{indent}{field.name} {{"
         yield from _body(value, comments, indent + "  ")
         yield f"{indent}}}"
+
+
+def _map_entry(field: Field, key: str, value: Any, indent: str) -> Iterator[str]:
+    """An entry of a map: on one line if it fits."""
+    line = f"{indent}{field.name} {_entry(field, key, value)}"
+    if len(line) <= WIDTH:
+        yield line
+        return
+    before, after = _key_and_value(field, key, value)
+    yield from (f"{indent}{field.name} {{", f"{indent}  {before}", f"{indent}  {after}", f"{indent}}}")
 
 
 def _item(message: Message, comments: Comments, indent: str) -> list[str]:
@@ -94,9 +104,13 @@ def _inline_field(field: Field, value: Any) -> Iterator[str]:
 
 
 def _entry(field: Field, key: str, value: Any) -> str:
+    return f"{{ {' '.join(_key_and_value(field, key, value))} }}"
+
+
+def _key_and_value(field: Field, key: str, value: Any) -> tuple[str, str]:
     target = field.message_type.fields_by_name["value"]
     shown = f"value {_inline(value)}" if _is_message(target) else _plain(target, value)
-    return f"{{ key: {json.dumps(key)} {shown} }}"
+    return f"key: {json.dumps(key)}", shown
 
 
 def _plain(field: Field, value: Any) -> str:

@@ -61,6 +61,11 @@ def test_maps_are_written_in_one_order() -> None:
     assert pbtxt(one, {}) == pbtxt(other, {})
 
 
+def test_an_entry_of_a_map_that_does_not_fit_a_line_takes_several() -> None:
+    config = pb.ModelConfig(metric_tags={"long": "x" * 100})
+    assert pbtxt(config, {}) == f'metric_tags {{\n  key: "long"\n  value: "{"x" * 100}"\n}}\n'
+
+
 def test_no_line_is_longer_than_a_screen() -> None:
     text = "".join(pbtxt(made.config, made.comments) for made in (*PIPELINES, *MEMBERS))
     assert max(map(len, text.splitlines())) <= 120
