@@ -5,8 +5,10 @@ starts, a thread of ours takes the signals. The kernel gives a signal to any thr
 of libraries are to be started with it blocked.
 """
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,6 +26,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MESSAGE = signal.SIGURG
 """From the thread that takes the others to the main one. Nobody else sends it, and ignoring it is the default."""
 _LOOK_S = 0.1
+_PATIENCE_S = 10.0
+"""For a library in C to come back to Python."""
 
 
 class Left(KeyboardInterrupt):
@@ -103,12 +107,17 @@ def signals_taken_aside() -> Iterator[None]:
 
 
 def _watch(over: threading.Event, taken: list[int], told: threading.Event, main: int) -> None:
+    deadline = 0.0
     while not over.is_set():
         found = signal.sigtimedwait(_SIGNALS, _LOOK_S)
         if found is not None and not taken:
             taken.append(found.si_signo)
+            deadline = time.monotonic() + _PATIENCE_S
         if taken and not told.is_set():  # again and again: it may come just before the main thread begins to wait
             signal.pthread_kill(main, _MESSAGE)
+            if time.monotonic() > deadline:  # it is in C, and asks nobody
+                os.write(2, b"\nInterrupted, at once, since a library does not listen. The same command goes on.\n")
+                os._exit(128 + taken[0])
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ _OBJECT_STORE_BYTES = 256 * 2**20
 _BLOCK_BYTES = 16 * 2**20
 _GRACE_S = 3.0
 _LOOK_S = 0.5
+_CONNECT_S = 10.0
 _VITAL = ("gcs_server", "raylet")
 
 
@@ -98,15 +100,23 @@ def _start(ray: Any, plan: RayPlan) -> None:
     logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # that it has started
     try:
         if plan.address is not None:
+            _require_listener(plan.address)
             ray.init(address=plan.address, log_to_driver=False, logging_level=logging.ERROR)
             return
         plan.folder.mkdir(mode=0o700, exist_ok=True)
         with _signals_for_children():
             start_ray(plan.folder, free_ports(1)[0], cores=plan.workers, object_store_bytes=_OBJECT_STORE_BYTES)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as exc:
+    except (RuntimeError, ValueError, OSError, OverflowError) as exc:
         where = plan.address or "on this machine"
         raise JobStopped(f"Ray does not start {where}: {exc}") from exc
     plan.take_stock()
+
+
+def _require_listener(address: str) -> None:
+    """Raises OSError where nobody listens: Ray would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
 
 
 @contextmanager

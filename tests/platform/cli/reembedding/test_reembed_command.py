@@ -28,7 +28,10 @@ try:
         signal.signal(signal.SIGTERM, lambda number, frame: (print("dump"), os._exit(1)))
         for number in map(int, sys.argv[2:]):
             os.kill(os.getpid(), number)
-        if sys.argv[1] == "swallowed":
+        if sys.argv[1] == "deaf":
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGURG,))
+            time.sleep(60)
+        elif sys.argv[1] == "swallowed":
             try:
                 threading.Event().wait(5)
             except KeyboardInterrupt:
@@ -153,3 +156,11 @@ def test_a_signal_while_a_library_starts_ends_in_order_once_with_its_own_exit_co
     assert rest == "went on"
     assert first.split()[0] in ({code} if code else {"129", "130", "143"})
     assert (first.split()[1:] == ["end"]) == (how == "swallowed")
+
+
+def test_a_library_that_never_comes_back_from_c_keeps_nobody() -> None:
+    impatient = "from zooserve_cli.reembedding import endings\nendings._PATIENCE_S = 0.2\n"
+    command = [sys.executable, "-c", impatient + ENDS, "deaf", "15"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 143
+    assert "Interrupted, at once" in done.stderr
