@@ -30,8 +30,10 @@ def test_a_filter_that_qdrant_has_not_is_refused(given: Any) -> None:
 
 
 MINE = uuid.UUID("550e8400-e29b-41d4-a716-446655440000")
-SPELLINGS: list[Any] = [MINE, str(MINE), str(MINE).upper(), MINE.hex, MINE.hex.upper(), MINE.urn, f"{{{MINE}}}", "550e8400-E29B"
-             "-41d4-a716-446655440000", f"URN:UUID:{MINE}"]  # fmt: skip
+SPELLINGS: list[Any] = [
+    MINE, str(MINE), str(MINE).upper(), MINE.hex, MINE.hex.upper(), MINE.urn, f"{{{MINE}}}", f"URN:UUID:{MINE}",
+    "550e8400-E29B-41d4-a716-446655440000",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("first", SPELLINGS, ids=str)
