@@ -34,7 +34,7 @@ def real(
     """What the real one makes of a file; a `$` of its answer is written `$$` there, too."""
     chosen = [word for profile in profiles for word in ("--profile", profile)]
     named = [word for file in files for word in ("-f", file)]
-    command = [COMPOSE, *named, "--env-file", env, *chosen, "config", "--format", "json"]
+    command = [str(COMPOSE), *named, "--env-file", env, *chosen, "config", "--format", "json"]
     clean = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
     done = subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

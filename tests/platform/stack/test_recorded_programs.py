@@ -52,7 +52,7 @@ def flags_of(text: str) -> set[str]:
 def test_triton_2_51_has_the_flags_that_are_recorded_and_three_are_newer() -> None:
     site = Path(str(distribution("nvidia-pytriton").locate_file("")))
     environment = {**os.environ, "LD_LIBRARY_PATH": str(site / "nvidia_pytriton.libs")}
-    command = [site / "pytriton" / "tritonserver" / "bin" / "tritonserver", "--help"]
+    command = [str(site / "pytriton" / "tritonserver" / "bin" / "tritonserver"), "--help"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     real = set(re.findall(r"^  (--[a-z][a-z0-9-]*)", done.stdout + done.stderr, re.MULTILINE))
     assert len(real) > 80
