@@ -57,6 +57,9 @@ def reembed(
     workers: Annotated[int, typer.Option(min=1, max=1024, help="Parts that are embedded at a time.")] = 2,
     part_rows: Annotated[int, typer.Option("--part", min=1, max=4096, help="Texts in a part.")] = 256,
     patience: Annotated[float, typer.Option(min=0, help="Seconds that the platform may be away.")] = 300,
+    niceness: Annotated[
+        int, typer.Option(min=0, max=19, help="How far it and its Ray stand back from others on this machine.")
+    ] = 10,
     accept_dead: Annotated[
         bool, typer.Option("--accept-dead", help="Switch although most rows are dead letters.")
     ] = False,
@@ -92,7 +95,17 @@ def reembed(
         if dry_run:
             _show(_intended(settings, request, at), as_json=as_json)
         else:
+            _stand_back(niceness)
             _run(settings, request, at, as_json=as_json)
+
+
+def _stand_back(niceness: int) -> None:
+    """This thread, its later threads and children yield to whoever answers requests on the same cores.
+
+    Of Ray's processes that is all; its workers add Ray's own 15. Beside a command that did not stand back, the p95 of
+    interactive requests was 1.6 to 1.7 times that of requests alone, on two cores.
+    """
+    os.setpriority(os.PRIO_PROCESS, 0, max(niceness, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 @contextmanager

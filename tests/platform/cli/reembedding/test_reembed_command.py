@@ -1,6 +1,7 @@
 """The command as it is typed: what it leaves behind, what it refuses, how it ends."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,8 @@ class Command:
 def command(bench: Any, router: Any, monkeypatch: pytest.MonkeyPatch) -> Command:
     # Signal handlers are the whole process's, and this one is pytest's.
     monkeypatch.setattr("zooserve_cli.reembedding.endings.end_in_order", lambda: None)
+    # Nor could its niceness be taken back.
+    monkeypatch.setattr("zooserve_cli.reembed._stand_back", lambda niceness: None)
     return Command(bench, router)
 
 
@@ -164,3 +167,17 @@ def test_a_library_that_never_comes_back_from_c_keeps_nobody() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 143
     assert "Interrupted, at once" in done.stderr
+
+
+@pytest.mark.skipif(os.getpriority(os.PRIO_PROCESS, 0) > 0, reason="these tests stand back themselves")
+@pytest.mark.parametrize(("before", "asked", "after"), [(0, 10, 10), (15, 10, 15), (3, 0, 3)])
+def test_the_command_and_what_it_starts_stand_back_and_never_step_forward(before: int, asked: int, after: int) -> None:
+    code = (
+        "import os, subprocess, sys\n"
+        f"os.setpriority(os.PRIO_PROCESS, 0, {before})\n"
+        "from zooserve_cli.reembed import _stand_back\n"
+        f"_stand_back({asked})\n"
+        "subprocess.run([sys.executable, '-c', 'import os; print(os.getpriority(os.PRIO_PROCESS, 0))'], check=True)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert int(told.stdout) == after
