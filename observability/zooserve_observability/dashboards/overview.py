@@ -250,7 +250,7 @@ _TRACES = Row(
         ),
         Panel(
             "Lost in the Collector",
-            "Spans that it refused (its memory is full; the sender tries again), could not send to Tempo, or had no "
+            "Spans that it refused (its memory is full; the router tries again), could not send to Tempo, or had no "
             "room for in its queue; and traces dropped before they were decided. Any for long: its log, and Tempo's.",
             "cps",
             (
