@@ -8,7 +8,8 @@ The standard library alone: NVIDIA's images have our wheel without what it depen
 evidence, it is 200 over models whose process was killed.
 
 Docker restarts what ends, not what is unhealthy. With `--end-after N` the N-th failure in a row ends the server, unless
-it has never answered: whoever still loads is left alone.
+it has never answered, whoever still loads is left alone, or the model has answered somebody else meanwhile: whoever is
+only busy lets a check wait, or refuses it by a full queue.
 """
 
 import argparse
@@ -27,17 +28,34 @@ from typing import Any
 
 from zooserve.triton.samples import SAMPLES
 
-__all__ = ["Failures", "Sick", "ask_leaf", "ask_router", "ask_zoo", "end_server", "main", "parser", "within"]
+__all__ = [
+    "Failures",
+    "Sick",
+    "answers_of",
+    "ask_leaf",
+    "ask_router",
+    "ask_zoo",
+    "end_server",
+    "main",
+    "parser",
+    "within",
+]
 
 _BUSY = 429
 _INITS = frozenset({"docker-init", "tini"})
 _LONGEST = 300
+_COUNT_S = 3.0
+"""For the statistics behind a failed check: Docker gives both 20 s together."""
 # A proxy that the environment names is not for a server on this machine.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Sick(Exception):
-    """What is wrong with the server, in one line."""
+    """What is wrong with the server, in one line; `model` where it is one model of a Triton."""
+
+    def __init__(self, text: str, model: str = "") -> None:
+        super().__init__(f"{model}: {text}" if model else text)
+        self.model = model
 
 
 @contextmanager
@@ -66,11 +84,11 @@ def ask_zoo(url: str, models: Sequence[str]) -> None:
             headers = {"inference-header-content-length": str(header_length)}
             outputs = json.loads(_answer(f"{url}/v2/models/{model}/infer", body, headers))["outputs"]
         except Sick as fault:
-            raise Sick(f"{model}: {fault}") from fault
+            raise Sick(str(fault), model) from fault
         except (ValueError, LookupError, TypeError) as fault:
-            raise Sick(f"{model}: it answers what no Triton does ({fault!r})") from fault
+            raise Sick(f"it answers what no Triton does ({fault!r})", model) from fault
         if not outputs:
-            raise Sick(f"{model}: its answer has no output")
+            raise Sick("its answer has no output", model)
 
 
 def ask_leaf(url: str, model: str) -> None:
@@ -79,10 +97,10 @@ def ask_leaf(url: str, model: str) -> None:
     try:
         answer = _answer(f"{url}/v2/models/{model}/generate_stream", json.dumps(body).encode())
     except Sick as fault:
-        raise Sick(f"{model}: {fault}") from fault
+        raise Sick(str(fault), model) from fault
     # A failure is an event, too, under status 200.
     if b'"error"' in answer or b'"text_output"' not in answer:
-        raise Sick(f"{model}: {_line(answer)}")
+        raise Sick(_line(answer), model)
 
 
 def ask_router(url: str, models: Sequence[str]) -> None:
@@ -94,6 +112,16 @@ def ask_router(url: str, models: Sequence[str]) -> None:
         except _Refused as refusal:
             if refusal.status != _BUSY:
                 raise Sick(f"{model}: {refusal}") from refusal
+
+
+def answers_of(url: str, model: str) -> int | None:
+    """How often this Triton model has answered anybody, by its own statistics; None where they do not say."""
+    try:
+        with within(_COUNT_S):
+            versions = json.loads(_answer(f"{url}/v2/models/{model}/stats"))["model_stats"]
+        return sum(int(version["inference_stats"]["success"]["count"]) for version in versions)
+    except (Sick, ValueError, LookupError, TypeError):
+        return None
 
 
 class _Refused(Sick):
@@ -156,25 +184,34 @@ class Failures:
 
     def answered(self) -> None:
         """It works."""
-        self._write(0)
+        self._write(0, None)
 
-    def failed(self) -> int:
-        """The failures in a row with this one; 0 for a server that has not answered in this life."""
-        life, _, count = self._read().rpartition(" ")
-        if life != self._life:
+    def failed(self, answers: int | None) -> int:
+        """The failures in a row with this one; 0 for a server that has not answered in this life.
+
+        `answers` is how often the model has answered anybody: where that has grown since the last failure, it works.
+        """
+        kept = self._read()
+        if kept is None:
             return 0
-        self._write(int(count) + 1)
-        return int(count) + 1
+        count, before = kept
+        works = before is not None and answers is not None and answers > before
+        count = 0 if works else count + 1
+        self._write(count, before if answers is None else answers)
+        return count
 
-    def _read(self) -> str:
+    def _read(self) -> tuple[int, int | None] | None:
+        """The failures and the answers that were written down in this life."""
         try:
-            return self._file.read_text(encoding="ascii")
-        except OSError:
-            return ""
+            kept = json.loads(self._file.read_text(encoding="ascii"))
+            return (kept["failures"], kept["answers"]) if kept["life"] == self._life else None
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
 
-    def _write(self, count: int) -> None:
+    def _write(self, failures: int, answers: int | None) -> None:
         with suppress(OSError):  # a full disk must not make a server sick
-            self._file.write_text(f"{self._life} {count}", encoding="ascii")
+            kept = {"life": self._life, "failures": failures, "answers": answers}
+            self._file.write_text(json.dumps(kept), encoding="ascii")
 
 
 def end_server(processes: Path = Path("/proc")) -> str:
@@ -236,15 +273,18 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Ask once: exit code 0 if it works, else 1 and a line that says what is wrong."""
     chosen = parser().parse_args(arguments)
+    url = chosen.url.rstrip("/")
     failures = Failures(Path(tempfile.gettempdir()) / "zooserve-health", _life())
     models = [name.strip() for name in chosen.models.split(",") if name.strip()]
     try:
         with within(chosen.timeout):
-            _ask(chosen.kind, chosen.url.rstrip("/"), models)
+            _ask(chosen.kind, url, models)
     except Sick as fault:
         told = str(fault)
-        if chosen.end_after and (in_a_row := failures.failed()) >= chosen.end_after:
-            told += f"; {in_a_row} failures in a row: {end_server()}"
+        if chosen.end_after:
+            in_a_row = failures.failed(answers_of(url, fault.model) if fault.model else None)
+            if in_a_row >= chosen.end_after:
+                told += f"; {in_a_row} failures in a row: {end_server()}"
         sys.stdout.write(f"{chosen.kind}: {told}\n")
         return 1
     failures.answered()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from zooserve import health
-from zooserve.health import Failures, Sick, ask_leaf, ask_router, ask_zoo, end_server, within
+from zooserve.health import Failures, Sick, answers_of, ask_leaf, ask_router, ask_zoo, end_server, within
 from zooserve.triton.samples import SAMPLES
 
 ROOT = Path(__file__).parents[2]
@@ -217,25 +217,61 @@ def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch
 def test_failures_are_counted_from_one_answer_on(tmp_path: Path) -> None:
     """A server that loads for half an hour fails every check, and is left alone."""
     failures = Failures(tmp_path / "failures", life="7")
-    assert [failures.failed() for _ in range(3)] == [0, 0, 0]
+    assert [failures.failed(0) for _ in range(3)] == [0, 0, 0]
     failures.answered()
-    assert [failures.failed() for _ in range(3)] == [1, 2, 3]
+    assert [failures.failed(5) for _ in range(3)] == [1, 2, 3]
     failures.answered()
-    assert failures.failed() == 1
+    assert failures.failed(5) == 1
+
+
+def test_failures_of_a_model_that_answers_others_do_not_add_up(tmp_path: Path) -> None:
+    """It is full: a check waits in its queue, or is refused."""
+    failures = Failures(tmp_path / "failures", life="7")
+    failures.answered()
+    assert [failures.failed(answers) for answers in (5, 9, 9, None, 9, 10, 10)] == [1, 0, 1, 2, 3, 0, 1]
+    # Loaded again, a model counts from zero.
+    assert [failures.failed(answers) for answers in (0, 0, 1)] == [2, 3, 0]
+
+
+def test_where_nobody_says_how_often_it_answered_every_failure_counts(tmp_path: Path) -> None:
+    failures = Failures(tmp_path / "failures", life="7")
+    failures.answered()
+    assert [failures.failed(None) for _ in range(3)] == [1, 2, 3]
 
 
 def test_failures_of_an_earlier_life_do_not_count(tmp_path: Path) -> None:
     """A container that is started again may find its file again."""
     earlier = Failures(tmp_path / "failures", life="7")
     earlier.answered()
-    earlier.failed()
-    assert Failures(tmp_path / "failures", life="8").failed() == 0
+    earlier.failed(None)
+    assert Failures(tmp_path / "failures", life="8").failed(None) == 0
+
+
+@pytest.mark.parametrize("kept", ["", "7 1", "[]", '{"life": "7"}', "\x00"])
+def test_a_file_that_is_damaged_counts_nothing(tmp_path: Path, kept: str) -> None:
+    (tmp_path / "failures").write_text(kept)
+    assert Failures(tmp_path / "failures", life="7").failed(None) == 0
 
 
 def test_a_full_disk_makes_nobody_sick(tmp_path: Path) -> None:
     failures = Failures(tmp_path / "missing" / "failures", life="7")
     failures.answered()
-    assert failures.failed() == 0
+    assert failures.failed(None) == 0
+
+
+def statistics(*counts: int) -> tuple[int, bytes]:
+    """As Triton has them, a version each."""
+    stats = [{"name": "embed", "inference_stats": {"success": {"count": count, "ns": 1}}} for count in counts]
+    return 200, json.dumps({"model_stats": stats}).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "count"),
+    [(statistics(3, 4), 7), ((404, b"{}"), None), ((200, b"[]"), None), ((200, b"hello"), None)],
+)
+def test_how_often_a_model_answered_is_the_sum_of_its_versions(answer: tuple[int, bytes], count: int | None) -> None:
+    with served({"/v2/models/embed/stats": answer}) as (url, _):
+        assert answers_of(url, "embed") == count
 
 
 @pytest.fixture
@@ -276,17 +312,40 @@ def test_nothing_is_ended_anywhere_else(
     assert server.poll() is None
 
 
-def test_the_last_failure_of_many_ends_the_server(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Has an entry for each time that the server was ended; the checks of one test know of each other alone."""
+    times: list[bool] = []
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    ended: list[bool] = []
-    monkeypatch.setattr(health, "end_server", lambda: str(ended.append(True) or "the server was ended"))
-    check = ["--end-after=2", "zoo", "embed", "--url"]
+    monkeypatch.setattr(health, "end_server", lambda: str(times.append(True) or "the server was ended"))
+    return times
+
+
+CHECK = ["--end-after=2", "zoo", "embed", "--url"]
+
+
+def test_the_last_failure_of_many_ends_the_server(capsys: pytest.CaptureFixture[str], ended: list[bool]) -> None:
     with served(zoo("embed", TEXT, WELL)) as (url, _):
-        health.main([*check, url])
-    assert health.main([*check, url]) == 1
+        health.main([*CHECK, url])
+    assert health.main([*CHECK, url]) == 1
     assert not ended
-    assert health.main([*check, url]) == 1
+    assert health.main([*CHECK, url]) == 1
     assert ended == [True]
     assert capsys.readouterr().out.endswith("; 2 failures in a row: the server was ended\n")
+
+
+FULL = (503, b'{"error":"Exceeds maximum queue size"}')
+
+
+@pytest.mark.parametrize(("answered", "is_ended"), [(8, False), (7, True)])
+def test_a_server_that_is_full_is_not_ended_while_it_answers_others(
+    ended: list[bool], answered: int, is_ended: bool
+) -> None:
+    answers = zoo("embed", TEXT, WELL)
+    with served(answers) as (url, _):
+        assert health.main([*CHECK, url]) == 0
+        answers["/v2/models/embed/infer"] = FULL
+        for count in (7, answered):
+            answers["/v2/models/embed/stats"] = statistics(count)
+            assert health.main([*CHECK, url]) == 1
+    assert bool(ended) is is_ended

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from zooserve.health import answers_of
+
 pytestmark = pytest.mark.e2e
 
 Check = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -34,6 +36,19 @@ def test_every_kind_of_entry_model_infers(platform: Any, check: Check) -> None:
 def test_the_leaf_writes_a_token(platform: Any, check: Check) -> None:
     done = check("leaf", "--url", f"http://{platform.leaf_http}")
     assert (done.returncode, done.stdout) == (0, "leaf: works\n")
+
+
+@pytest.mark.parametrize(("kind", "model"), [("zoo", "embed"), ("leaf", "tensorrt_llm")])
+def test_an_answer_shows_in_the_statistics_that_tell_busy_from_hung(
+    platform: Any, check: Check, kind: str, model: str
+) -> None:
+    url = f"http://{platform.zoo_http if kind == 'zoo' else platform.leaf_http}"
+    before = answers_of(url, model)
+    assert before is not None
+    assert check(kind, model, "--url", url).returncode == 0
+    after = answers_of(url, model)
+    assert after is not None
+    assert after > before
 
 
 def test_the_router_is_ready_and_embeds(platform: Any, check: Check) -> None:
