@@ -13,6 +13,7 @@ only busy lets a check wait, or refuses it by a full queue.
 """
 
 import argparse
+import http.client
 import json
 import os
 import secrets
@@ -44,10 +45,21 @@ __all__ = [
 _BUSY = 429
 _INITS = frozenset({"docker-init", "tini"})
 _LONGEST = 300
+_LARGEST = 32 << 20
+_FILE_BYTES = 256
 _COUNT_S = 3.0
 """For the statistics behind a failed check: Docker gives both 20 s together."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """No server of ours sends anybody elsewhere, and what answers there is another one."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Leave the redirect as the refusal that it is."""
+
+
 # A proxy that the environment names is not for a server on this machine.
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect)
 
 
 class Sick(Exception):
@@ -85,8 +97,8 @@ def ask_zoo(url: str, models: Sequence[str]) -> None:
             outputs = json.loads(_answer(f"{url}/v2/models/{model}/infer", body, headers))["outputs"]
         except Sick as fault:
             raise Sick(str(fault), model) from fault
-        except (ValueError, LookupError, TypeError) as fault:
-            raise Sick(f"it answers what no Triton does ({fault!r})", model) from fault
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as fault:
+            raise Sick(f"it answers what no Triton does ({fault!r:.{_LONGEST}})", model) from fault
         if not outputs:
             raise Sick("its answer has no output", model)
 
@@ -120,7 +132,7 @@ def answers_of(url: str, model: str) -> int | None:
         with within(_COUNT_S):
             versions = json.loads(_answer(f"{url}/v2/models/{model}/stats"))["model_stats"]
         return sum(int(version["inference_stats"]["success"]["count"]) for version in versions)
-    except (Sick, ValueError, LookupError, TypeError):
+    except (Sick, ValueError, LookupError, TypeError, RecursionError):
         return None
 
 
@@ -135,13 +147,20 @@ class _Refused(Sick):
 def _answer(url: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> bytes:
     request = urllib.request.Request(url, body, {"content-type": "application/json", **(headers or {})})  # noqa: S310 (ours)
     try:
-        with _direct.open(request) as answer:
-            return bytes(answer.read())
-    except urllib.error.HTTPError as refusal:
-        with refusal:
-            raise _Refused(refusal.code, _line(refusal.read())) from refusal
-    except (OSError, ValueError) as fault:
-        raise Sick(f"no answer at {url} ({getattr(fault, 'reason', fault)})") from fault
+        try:
+            with _direct.open(request) as answer:
+                content = bytes(answer.read(_LARGEST + 1))
+                if len(content) > _LARGEST:
+                    raise Sick(f"an answer without an end at {url}")
+                if answer.length:  # a read of so many bytes takes fewer for all
+                    raise http.client.IncompleteRead(content, answer.length)
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                raise _Refused(refusal.code, _line(refusal.read(_LARGEST))) from refusal
+    except (OSError, ValueError, http.client.HTTPException) as fault:
+        reason = str(getattr(fault, "reason", fault)) or type(fault).__name__
+        raise Sick(f"no answer at {url} ({_line(reason.encode(errors='replace'))})") from fault
+    return content
 
 
 def _inference(config: Mapping[str, Any]) -> tuple[bytes, int]:
@@ -184,34 +203,41 @@ class Failures:
 
     def answered(self) -> None:
         """It works."""
-        self._write(0, None)
+        self._write(0, {})
 
-    def failed(self, answers: int | None) -> int:
+    def failed(self, model: str, answers: int | None) -> int:
         """The failures in a row with this one; 0 for a server that has not answered in this life.
 
-        `answers` is how often the model has answered anybody: where that has grown since the last failure, it works.
+        `answers` is how often the model has answered anybody: where that has grown since its last failure, it works.
         """
         kept = self._read()
         if kept is None:
             return 0
         count, before = kept
-        works = before is not None and answers is not None and answers > before
+        works = answers is not None and answers > before.get(model, answers)
         count = 0 if works else count + 1
-        self._write(count, before if answers is None else answers)
+        self._write(count, before if answers is None else {**before, model: answers})
         return count
 
-    def _read(self) -> tuple[int, int | None] | None:
-        """The failures and the answers that were written down in this life."""
+    def _read(self) -> tuple[int, dict[str, int]] | None:
+        """The failures, and the answers of each model that failed, which were written down in this life."""
         try:
             kept = json.loads(self._file.read_text(encoding="ascii"))
-            return (kept["failures"], kept["answers"]) if kept["life"] == self._life else None
+            return (int(kept["failures"]), dict(kept["answers"])) if kept["life"] == self._life else None
         except (OSError, ValueError, LookupError, TypeError):
             return None
 
-    def _write(self, failures: int, answers: int | None) -> None:
-        with suppress(OSError):  # a full disk must not make a server sick
-            kept = {"life": self._life, "failures": failures, "answers": answers}
-            self._file.write_text(json.dumps(kept), encoding="ascii")
+    def _write(self, failures: int, answers: Mapping[str, int]) -> None:
+        """Over what is there, without emptying the file first: a full disk has kept the room that it takes."""
+        kept = json.dumps({"life": self._life, "failures": failures, "answers": answers}).ljust(_FILE_BYTES)
+        with suppress(OSError):  # and where there is none, that must not make a server sick
+            # The temporary folder may be everybody's: no link of somebody else's is followed.
+            descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                os.pwrite(descriptor, kept.encode(), 0)
+                os.ftruncate(descriptor, len(kept))
+            finally:
+                os.close(descriptor)
 
 
 def end_server(processes: Path = Path("/proc")) -> str:
@@ -223,7 +249,8 @@ def end_server(processes: Path = Path("/proc")) -> str:
     if init not in _INITS:
         return f"not ended: the first process is {init}, no container's init"
     for pid in _children(1, processes):
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ended meanwhile
+            os.kill(pid, signal.SIGKILL)
     return "the server was ended"
 
 
@@ -282,12 +309,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Sick as fault:
         told = str(fault)
         if chosen.end_after:
-            in_a_row = failures.failed(answers_of(url, fault.model) if fault.model else None)
+            in_a_row = failures.failed(fault.model, answers_of(url, fault.model) if fault.model else None)
             if in_a_row >= chosen.end_after:
                 told += f"; {in_a_row} failures in a row: {end_server()}"
         sys.stdout.write(f"{chosen.kind}: {told}\n")
         return 1
-    failures.answered()
+    if chosen.end_after:
+        failures.answered()
     sys.stdout.write(f"{chosen.kind}: works\n")
     return 0
 

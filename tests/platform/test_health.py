@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -105,6 +108,60 @@ def test_a_zoo_that_does_not_infer_is_sick_and_the_model_is_named(infer: tuple[i
 def test_a_model_that_is_not_loaded_is_told() -> None:
     with served({}) as (url, _), pytest.raises(Sick, match="rerank: 404"):
         ask_zoo(url, ["rerank"])
+
+
+@contextmanager
+def saying(answer: bytes) -> Iterator[str]:
+    """Something that says this to everybody, whatever it is asked."""
+
+    def serve() -> None:
+        with suppress(OSError):  # it is closed
+            while True:
+                asking, _ = listening.accept()
+                with asking:
+                    asking.recv(65536)
+                    asking.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "no answer at .*SSH-2.0"),
+        (b"", "no answer at .*without response"),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{}", "no answer at .*IncompleteRead"),
+        (b"HTTP/1.1 503 Busy\r\ncontent-length: 100\r\n\r\n{}", "503: {}"),
+        (b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200, "no answer at .*headers"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000, "it answers what no Triton does"),
+        (b"HTTP/1.1 200 OK\r\n\r\n[]", "it answers what no Triton does"),
+        (b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0\r\n\r\n", "302"),
+    ],
+)
+def test_what_is_no_answer_of_a_triton_is_told_in_a_line_and_counts(
+    capsys: pytest.CaptureFixture[str], ended: list[bool], answer: bytes, told: str
+) -> None:
+    with served(zoo("embed", TEXT, WELL)) as (url, _):
+        assert health.main([*CHECK, url]) == 0
+    with saying(answer) as url:
+        assert [health.main([*CHECK, url]) for _ in range(2)] == [1, 1]
+    assert ended == [True]
+    (_, line, _) = capsys.readouterr().out.splitlines()
+    assert re.match(f"zoo: embed: {told}", line)
+    assert len(line) < 500
+
+
+def test_an_answer_without_an_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "_LARGEST", 100)
+    with saying(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 101) as url, pytest.raises(Sick, match="without an end"):
+        ask_zoo(url, ["embed"])
 
 
 def test_nobody_there_is_told() -> None:
@@ -217,46 +274,76 @@ def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch
 def test_failures_are_counted_from_one_answer_on(tmp_path: Path) -> None:
     """A server that loads for half an hour fails every check, and is left alone."""
     failures = Failures(tmp_path / "failures", life="7")
-    assert [failures.failed(0) for _ in range(3)] == [0, 0, 0]
+    assert [failures.failed("embed", 0) for _ in range(3)] == [0, 0, 0]
     failures.answered()
-    assert [failures.failed(5) for _ in range(3)] == [1, 2, 3]
+    assert [failures.failed("embed", 5) for _ in range(3)] == [1, 2, 3]
     failures.answered()
-    assert failures.failed(5) == 1
+    assert failures.failed("embed", 5) == 1
 
 
 def test_failures_of_a_model_that_answers_others_do_not_add_up(tmp_path: Path) -> None:
     """It is full: a check waits in its queue, or is refused."""
     failures = Failures(tmp_path / "failures", life="7")
     failures.answered()
-    assert [failures.failed(answers) for answers in (5, 9, 9, None, 9, 10, 10)] == [1, 0, 1, 2, 3, 0, 1]
+    assert [failures.failed("embed", answers) for answers in (5, 9, 9, None, 9, 10, 10)] == [1, 0, 1, 2, 3, 0, 1]
     # Loaded again, a model counts from zero.
-    assert [failures.failed(answers) for answers in (0, 0, 1)] == [2, 3, 0]
+    assert [failures.failed("embed", answers) for answers in (0, 0, 1)] == [2, 3, 0]
+
+
+def test_models_that_fail_in_turns_are_no_evidence_for_each_other(tmp_path: Path) -> None:
+    failures = Failures(tmp_path / "failures", life="7")
+    failures.answered()
+    fails = [("embed", 5), ("rerank", 9), ("embed", 5), ("rerank", 9), ("rerank", 10)]
+    assert [failures.failed(*each) for each in fails] == [1, 2, 3, 4, 0]
 
 
 def test_where_nobody_says_how_often_it_answered_every_failure_counts(tmp_path: Path) -> None:
     failures = Failures(tmp_path / "failures", life="7")
     failures.answered()
-    assert [failures.failed(None) for _ in range(3)] == [1, 2, 3]
+    assert [failures.failed("embed", None) for _ in range(3)] == [1, 2, 3]
 
 
 def test_failures_of_an_earlier_life_do_not_count(tmp_path: Path) -> None:
     """A container that is started again may find its file again."""
     earlier = Failures(tmp_path / "failures", life="7")
     earlier.answered()
-    earlier.failed(None)
-    assert Failures(tmp_path / "failures", life="8").failed(None) == 0
+    earlier.failed("embed", None)
+    assert Failures(tmp_path / "failures", life="8").failed("embed", None) == 0
 
 
-@pytest.mark.parametrize("kept", ["", "7 1", "[]", '{"life": "7"}', "\x00"])
+NO_COUNT = '{"life": "7", "failures": "many", "answers": {}}'
+
+
+@pytest.mark.parametrize("kept", ["", "7 1", "[]", '{"life": "7"}', "\x00", "\xff", NO_COUNT])
 def test_a_file_that_is_damaged_counts_nothing(tmp_path: Path, kept: str) -> None:
-    (tmp_path / "failures").write_text(kept)
-    assert Failures(tmp_path / "failures", life="7").failed(None) == 0
+    (tmp_path / "failures").write_text(kept, encoding="latin-1")
+    assert Failures(tmp_path / "failures", life="7").failed("embed", None) == 0
 
 
 def test_a_full_disk_makes_nobody_sick(tmp_path: Path) -> None:
     failures = Failures(tmp_path / "missing" / "failures", life="7")
     failures.answered()
-    assert failures.failed(None) == 0
+    assert failures.failed("embed", None) == 0
+
+
+def test_on_a_full_disk_the_count_goes_on_in_the_room_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = Failures(tmp_path / "failures", life="7")
+    failures.answered()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "failures").stat().st_size, before[1]))
+    try:
+        assert [failures.failed("embed", answers) for answers in (9, 9, 123_456_789)] == [1, 2, 0]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_nobody_elses_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_text("theirs")
+    (tmp_path / "failures").symlink_to(tmp_path / "theirs")
+    Failures(tmp_path / "failures", life="7").answered()
+    assert (tmp_path / "theirs").read_text() == "theirs"
 
 
 def statistics(*counts: int) -> tuple[int, bytes]:
