@@ -33,7 +33,7 @@ def served_faults(folder: Path, scratch: Path) -> list[str]:
     server.start()
     try:
         server.wait_until_loaded(_LOAD_S)
-        with httpx.Client(base_url=f"http://{addresses.http}", timeout=_ANSWER_S) as http:
+        with httpx.Client(base_url=f"http://{addresses.http}", timeout=_ANSWER_S, trust_env=False) as http:
             return golden_faults(folder / "golden.json", lambda model, inputs: _answer(http, model, inputs))
     finally:
         server.stop(_STOP_S)

@@ -2,11 +2,11 @@
 
 import http.client
 import time
-import urllib.request
 from collections.abc import Callable, Iterable
 
 from zooserve.processes.records import Record
 from zooserve.settings import WatchSettings
+from zooserve.unproxied import open_unproxied
 from zooserve_cli.router_process import RouterProcess
 
 __all__ = ["RAY_HEALS_S", "RouterLife", "answers"]
@@ -17,9 +17,8 @@ RAY_HEALS_S = 90.0
 
 def answers(address: str, timeout_s: float) -> bool:
     """Whether the router's process behind this host:port says that it lives."""
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with direct.open(f"http://{address}/health/live", timeout=timeout_s) as answer:
+        with open_unproxied(f"http://{address}/health/live", timeout_s) as answer:
             return bool(answer.status == 200)
     except (http.client.HTTPException, OSError):
         return False

@@ -105,7 +105,7 @@ class Supervisor:
     async def _work(self, ready: Callable[[Proof], None]) -> None:
         plan = self._plan
         self._begin_counts()
-        async with httpx.AsyncClient(limits=httpx.Limits(max_keepalive_connections=4)) as http:
+        async with httpx.AsyncClient(limits=httpx.Limits(max_keepalive_connections=4), trust_env=False) as http:
             await self._start_all(http)
             async with self._step("first embedding and first chat"):
                 proof = await prove(plan.router_address, self._catalogue, http)

@@ -4,13 +4,13 @@ import http.client
 import os
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 from zooserve.engine.orders import EngineOrders
 from zooserve.errors import ServerFailed
 from zooserve.processes.child import Child, ChildServer
 from zooserve.processes.files import write_atomically
+from zooserve.unproxied import open_unproxied
 
 __all__ = ["EngineServer"]
 
@@ -60,7 +60,7 @@ class EngineServer(ChildServer):
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(self.health_url, timeout=1) as answer:  # noqa: S310 - our own http address
+            with open_unproxied(self.health_url, timeout=1) as answer:
                 return bool(answer.status == 200)
         except (http.client.HTTPException, OSError):
             return False

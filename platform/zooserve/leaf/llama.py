@@ -18,6 +18,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from zooserve.errors import MissingPart
+from zooserve.unproxied import open_unproxied
 
 __all__ = ["EngineSettings", "Llama", "load_engine_settings"]
 
@@ -112,7 +113,7 @@ class Llama:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {self._key}", "Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        with open_unproxied(request, timeout=30) as answer:
             return json.load(answer)
 
 

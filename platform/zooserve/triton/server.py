@@ -2,7 +2,6 @@
 
 import http.client
 import time
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from zooserve.errors import ServerFailed
 from zooserve.processes.child import Child, ChildServer
 from zooserve.processes.shared_memory import remove_regions
 from zooserve.triton.installation import Installation
+from zooserve.unproxied import open_unproxied
 
 __all__ = ["METRICS_ARGUMENTS", "Addresses", "TritonServer"]
 
@@ -167,7 +167,7 @@ class TritonServer(ChildServer):
         # Liveness, not readiness: it is served once loading is over, where readiness stays 400 for as long as a
         # single model is broken (measured with `--exit-on-error=false`).
         try:
-            with urllib.request.urlopen(f"http://{self.addresses.http}/v2/health/live", timeout=1) as answer:
+            with open_unproxied(f"http://{self.addresses.http}/v2/health/live", timeout=1) as answer:
                 return bool(answer.status == 200)
         except (http.client.HTTPException, OSError):  # another server may have taken the port meanwhile
             return False

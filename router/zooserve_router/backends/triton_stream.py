@@ -26,6 +26,8 @@ _CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2000),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # It would ask a proxy of the environment for a leaf on this very machine.
+    ("grpc.enable_http_proxy", 0),
 ]
 _NUMPY_TYPES: dict[str, type[np.generic]] = {
     "BOOL": np.bool_,

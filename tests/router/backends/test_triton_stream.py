@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import grpc
 import pytest
 from tritonclient.utils import InferenceServerException
 
@@ -32,6 +33,19 @@ async def test_a_server_that_never_speaks_is_unavailable_long_before_the_deadlin
     with pytest.raises(BackendUnavailable, match="timed out"):
         await anext(stream.responses([tensor("text_input", "BYTES", [b"Hi"])], timeout_s=15))
     await stream.close()
+
+
+async def test_a_leaf_is_reached_past_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC would ask it for a leaf on this very machine."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    stream = TritonStream(f"127.0.0.1:{port}", "model")
+    with pytest.raises(BackendUnavailable, match="Method not found"):  # somebody is there, and is no Triton
+        await stream.configuration(5)
+    await stream.close()
+    await server.stop(None)
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ class GrpcLeaf:
         self._wire = wire
         self._model = model
         self._metrics = metrics
-        self._client = triton.InferenceServerClient(wire.address)
-        self._http = httpx.AsyncClient()
+        self._client = triton.InferenceServerClient(wire.address, channel_args=[("grpc.enable_http_proxy", 0)])
+        self._http = httpx.AsyncClient(trust_env=False)
 
     @property
     def name(self) -> str:

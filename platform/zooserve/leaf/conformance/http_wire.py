@@ -28,7 +28,10 @@ class HttpLeaf:
         self._model = model
         self._metrics = metrics
         # A probe has a total budget of its own; a token may take long.
-        self._http = http or httpx.AsyncClient(timeout=httpx.Timeout(None, connect=_DECLARATION_TIMEOUT_S))
+        self._http = http or httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=_DECLARATION_TIMEOUT_S),
+            trust_env=False,  # as the router asks it
+        )
 
     @property
     def name(self) -> str:
