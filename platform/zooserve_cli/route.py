@@ -26,8 +26,8 @@ def route() -> None:
         collector_headers()  # the router reads them, too, and would pass over what it cannot read
     folder = StateFolder(settings.state_dir)
     with held(folder):
+        clear(folder)  # what a killed one left may still have the port
         require_free(settings.host, settings.port, "ZOOSERVE_PORT")
-        clear(folder)
         code = asyncio.run(LoneRouter(with_key_salt(settings, folder), folder).run())
     raise typer.Exit(code)
 

@@ -26,9 +26,9 @@ def triton(role: Annotated[Literal["zoo", "leaf"], typer.Argument(help="Which of
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells every probe
     with held(folder):
+        clear(folder)  # what a killed one left may still have the ports
         own = triton_with_ports(getattr(settings, role), role, set())
         settings = settings.model_copy(update={role: own})
-        clear(folder)
         catalogue = load_catalogue(settings.catalogue).enabling(settings.models)
         installation = find_installation(settings.cache_dir, own_backends())
         server, watch = lone_triton(role, settings, catalogue, installation)
