@@ -456,6 +456,30 @@ def test_secrets_are_files_that_a_script_makes_once_and_nobody_commits(tmp_path:
     assert ignored.stdout.split() == [".env", "secrets/hf_token"]
 
 
+@pytest.mark.parametrize("line", ["SECRETS=./mine", 'SECRETS="./mine"', "SECRETS=./mine # here"])
+def test_the_secrets_folder_is_the_one_that_compose_reads_from_the_variables(tmp_path: Path, line: str) -> None:
+    script = tmp_path / "platform" / "deploy" / "secrets.sh"
+    script.parent.mkdir(parents=True)
+    script.write_bytes((ROOT / "platform" / "deploy" / "secrets.sh").read_bytes())
+    (tmp_path / ".env").write_text(f"SECRETS=./other\n{line}\n")
+    subprocess.run(["sh", script], cwd="/", env={"PATH": os.environ["PATH"]}, check=True, capture_output=True)
+    assert (tmp_path / "mine" / "hf_token").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".env", "mine", "platform"]
+
+
+def test_a_folder_in_the_place_of_a_secret_is_told(tmp_path: Path) -> None:
+    (tmp_path / "key_salt").mkdir()
+    done = subprocess.run(
+        ["sh", ROOT / "platform" / "deploy" / "secrets.sh"],
+        env={"PATH": os.environ["PATH"], "SECRETS": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "key_salt is a folder, which Docker makes" in done.stderr
+
+
 def test_no_variable_holds_what_is_a_secret() -> None:
     told = {
         variable
