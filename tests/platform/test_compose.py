@@ -259,6 +259,11 @@ def test_everything_starts_in_order(profile: str) -> None:
 
 def test_beside_the_zoo_the_leaf_takes_of_what_the_zoo_left() -> None:
     assert service("leaf-shared")["depends_on"]["zoo-shared"]["condition"] == "service_healthy"
+    # Docker itself, after a reboot, knows no order: the leaf waits by itself.
+    waits, starts = service("leaf-shared")["command"][-1].splitlines()
+    assert waits == 'until python3 -m zooserve.health --url=http://zoo:8000 zoo "embed"; do sleep 5; done'
+    assert starts.split()[:2] == ["exec", service("leaf")["command"][0]]
+    assert starts.split()[2:] == service("leaf")["command"][1:]
 
 
 CHECKS = {
