@@ -27,6 +27,8 @@ PATH = Rule(
 RULES = (FLAG, VALUE, COMMAND, PATH)
 
 _PATHS = ("--model-repository", "--model-store")
+_HELP = ("-h", "--help")
+"""argparse prints it at once, and ends the process."""
 
 
 def command_findings(stack: Stack) -> Iterator[Finding]:
@@ -107,7 +109,7 @@ def _health(call: Invocation) -> Iterator[Finding]:
     own = parser()
     own.error = refuse  # type: ignore[method-assign]
     try:
-        own.parse_args([word.text for word in call.words])
+        own.parse_args([word.text for word in call.words if word.text not in _HELP])
     except ValueError as exc:
         message = str(exc)
         named = (word for word in call.words if word.text in message or word.text.partition("=")[0] in message)

@@ -203,6 +203,22 @@ def test_what_strangers_write_is_not_taken_for_a_fault(tmp_path: Path, monkeypat
     assert done.stdout == "3 services, with .env: no faults\n"
 
 
+def test_a_health_check_that_asks_for_help_ends_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """argparse would print it and end the process, and the check would pass."""
+    monkeypatch.chdir(tmp_path)
+    lines = (
+        "services:",
+        "  a:",
+        "    image: alpine:3.20",
+        "    networks: [nobody]",
+        "    healthcheck: { test: [CMD, python3, -m, zooserve.health, zoo, --help] }",
+    )
+    (tmp_path / "compose.yaml").write_text("\n".join(lines))
+    done = run("compose.yaml")
+    assert "[undeclared]" in done.stdout
+    assert "usage:" not in done.stdout
+
+
 def test_it_runs_as_a_command_of_its_own() -> None:
     command = [sys.executable, "-m", "zooserve_cli", "stack", "check", "--env-file", ".env.example", "--profile", "cpu"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
