@@ -49,6 +49,8 @@ _LARGEST = 32 << 20
 _FILE_BYTES = 256
 _COUNT_S = 3.0
 """For the statistics behind a failed check: Docker gives both 20 s together."""
+_BEGUN = "nv_inference_first_response_histogram_ms_count{"
+"""The answers that a decoupled model has begun, on the metrics page of a Triton newer than 2.51."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -126,14 +128,29 @@ def ask_router(url: str, models: Sequence[str]) -> None:
                 raise Sick(f"{model}: {refusal}") from refusal
 
 
-def answers_of(url: str, model: str) -> int | None:
-    """How often this Triton model has answered anybody, by its own statistics; None where they do not say."""
+def answers_of(url: str, model: str, metrics: str = "") -> int | None:
+    """How often this Triton model has answered anybody, by its own statistics; None where they do not say.
+
+    Of a decoupled model they count what it has taken, answered or not. What it has answered is on the metrics page at
+    `metrics`, where Triton is new enough; where not, taking has to do: a hung engine is spared, and a busy one, too.
+    """
     try:
         with within(_COUNT_S):
-            versions = json.loads(_answer(f"{url}/v2/models/{model}/stats"))["model_stats"]
-        return sum(int(version["inference_stats"]["success"]["count"]) for version in versions)
+            begun = _begun(metrics, model) if metrics else None
+            return _successes(url, model) if begun is None else begun
     except (Sick, ValueError, LookupError, TypeError, RecursionError):
         return None
+
+
+def _begun(metrics: str, model: str) -> int | None:
+    page = _answer(metrics).decode(errors="replace")
+    counts = [line for line in page.splitlines() if line.startswith(_BEGUN) and f'model="{model}"' in line]
+    return sum(int(float(line.rpartition(" ")[2])) for line in counts) if counts else None
+
+
+def _successes(url: str, model: str) -> int:
+    versions = json.loads(_answer(f"{url}/v2/models/{model}/stats"))["model_stats"]
+    return sum(int(version["inference_stats"]["success"]["count"]) for version in versions)
 
 
 class _Refused(Sick):
@@ -292,6 +309,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("kind", choices=("zoo", "leaf", "router"))
     parser.add_argument("models", nargs="?", default="", help="names with commas: embed, tensorrt_llm")
     parser.add_argument("--url", default="http://127.0.0.1:8000")
+    parser.add_argument("--metrics", default="http://127.0.0.1:8002/metrics", help="where the leaf's Triton shows them")
     parser.add_argument("--timeout", type=float, default=15.0, help="seconds for all of it")
     parser.add_argument("--end-after", type=int, default=0, help="failures in a row that end the server; 0: none")
     return parser
@@ -309,7 +327,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Sick as fault:
         told = str(fault)
         if chosen.end_after:
-            in_a_row = failures.failed(fault.model, answers_of(url, fault.model) if fault.model else None)
+            metrics = chosen.metrics if chosen.kind == "leaf" else ""
+            in_a_row = failures.failed(fault.model, answers_of(url, fault.model, metrics) if fault.model else None)
             if in_a_row >= chosen.end_after:
                 told += f"; {in_a_row} failures in a row: {end_server()}"
         sys.stdout.write(f"{chosen.kind}: {told}\n")

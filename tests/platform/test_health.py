@@ -361,6 +361,36 @@ def test_how_often_a_model_answered_is_the_sum_of_its_versions(answer: tuple[int
         assert answers_of(url, "embed") == count
 
 
+PAGE = b"""# TYPE nv_inference_first_response_histogram_ms histogram
+nv_inference_first_response_histogram_ms_count{model="other",version="1"} 40
+nv_inference_first_response_histogram_ms_count{model="tensorrt_llm",version="1"} 3
+nv_inference_first_response_histogram_ms_count{model="tensorrt_llm",version="2"} 2
+nv_inference_request_success{model="tensorrt_llm",version="1"} 9
+"""
+
+
+@pytest.mark.parametrize(("page", "count"), [((200, PAGE), 5), ((200, b"nv_other 1"), 9), ((404, b""), None)])
+def test_a_leaf_has_answered_what_it_has_begun_to_answer_where_triton_tells(
+    page: tuple[int, bytes], count: int | None
+) -> None:
+    """It counts a request as a success once it has taken it, also for an engine that hangs."""
+    with served({"/metrics": page, "/v2/models/tensorrt_llm/stats": statistics(9)}) as (url, _):
+        assert answers_of(url, "tensorrt_llm", f"{url}/metrics") == count
+
+
+def test_a_leaf_that_takes_requests_and_answers_none_is_ended(ended: list[bool]) -> None:
+    token = (200, b'data: {"model_name":"tensorrt_llm","text_output":""}\n\n')
+    answers = {"/v2/models/tensorrt_llm/generate_stream": token, "/metrics": (200, PAGE)}
+    with served(answers) as (url, _):
+        check = ["--end-after=2", "leaf", "--url", url, "--metrics", f"{url}/metrics"]
+        assert health.main(check) == 0
+        answers["/v2/models/tensorrt_llm/generate_stream"] = (503, b"late")
+        for taken in (10, 11):
+            answers["/v2/models/tensorrt_llm/stats"] = statistics(taken)
+            assert health.main(check) == 1
+    assert ended == [True]
+
+
 @pytest.fixture
 def below_an_init(tmp_path: Path) -> Iterator[Callable[[str], tuple[Path, "subprocess.Popen[bytes]"]]]:
     """Makes a /proc in which a real process is the child of a first one of this name."""
