@@ -43,7 +43,7 @@ def check(
     """
     from zooserve_cli.stack.inspection import check_stack
 
-    file, *overrides = files or [Path("docker-compose.yml")]
+    file, *overrides = files or _usual()
     for path in (file, *overrides):
         if not path.is_file():
             raise typer.BadParameter(f"{path} is not there.", param_hint="FILE")
@@ -66,3 +66,9 @@ def check(
         typer.echo(report.summary())
     if not report.passes:
         raise typer.Exit(1)
+
+
+def _usual() -> list[Path]:
+    """docker-compose.yml, and what Compose lays over it unasked."""
+    over = [Path(f"docker-compose.override.{ending}") for ending in ("yml", "yaml")]
+    return [Path("docker-compose.yml"), *(path for path in over if path.is_file())]

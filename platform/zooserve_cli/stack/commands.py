@@ -49,6 +49,7 @@ def command_findings(stack: Stack) -> Iterator[Finding]:
 
 
 def _foreign(call: Invocation, program: Program) -> Iterator[Finding]:
+    yield from _given_values(call, program)
     if program.flags is None:
         return
     known = {*program.flags, *(f"-{flag}" for flag in program.flags if re.match(r"-[^-].", flag))}
@@ -58,6 +59,28 @@ def _foreign(call: Invocation, program: Program) -> Iterator[Finding]:
             continue
         near = did_you_mean(name, sorted(known))
         yield FLAG.at(word.place, f"{program.program} {program.release} has no {name}. {near}".strip())
+
+
+def _given_values(call: Invocation, program: Program) -> Iterator[Finding]:
+    """What the flags whose values were recorded are given."""
+    for index, word in enumerate(call.words):
+        name, equals, value = word.text.partition("=")
+        pattern = program.values.get(name)
+        if pattern is None:
+            continue
+        following = call.words[index + 1].text if index + 1 < len(call.words) else ""
+        given = value if equals else following
+        if "$" not in given and not re.fullmatch(pattern, given):
+            yield VALUE.at(word.place, f"{name} cannot be {given or 'nothing'}: write {_told(pattern, program)}")
+
+
+def _told(pattern: str, program: Program) -> str:
+    """What a pattern takes, in words."""
+    if pattern == r"\d+":
+        return "a whole number"
+    if re.fullmatch(r"[\w|]+", pattern):
+        return "one of " + ", ".join(pattern.split("|"))
+    return "true or false" if pattern.startswith("(?i:true|") else f"it as {program.program} --help says"
 
 
 def _is_known(name: str, known: set[str]) -> bool:
@@ -75,6 +98,8 @@ def _paths(stack: Stack, service: Service, call: Invocation) -> Iterator[Finding
         host = stack.on_host(service, word.text)
         if mount is None or (host is not None and not host.exists()):
             yield PATH.at(word.place, f"{service.name} has no {word.text}: mount it there")
+        elif host is not None and not any(host.glob("*/config.pbtxt")):
+            yield PATH.at(word.place, f"{host} holds no model: give the folder that has one of each model's name")
 
 
 def _ours(call: Invocation) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 
 from zooserve_cli.stack.environment import told
@@ -29,6 +30,8 @@ _MOST_FILES = 50
 _BESIDE = {"rules", "tests"}
 """Folders of alert rules and of tests for them: promtool reads those."""
 _VARIABLE = re.compile(r"(?<!\$)\$\{(?:env:)?([A-Za-z_]\w*)(?::-?[^}]*)?\}")
+_ALL_BUT = 0.9
+"""How near a variable that has a default is to one that is given, to be a slip."""
 _EXPANDS = {"grafana", "tempo", "otelcol", "collector", "opentelemetry-collector", "otelcol-contrib"}
 
 
@@ -84,8 +87,10 @@ def _variables(tree: Node | None, environment: Mapping[str, str], service: Servi
         if not isinstance(node.value, str):
             continue
         for found in _VARIABLE.finditer(node.value):
-            if found[1] not in environment and ":-" not in found[0]:
-                near = did_you_mean(found[1], sorted(environment))
+            if found[1] in environment:
+                continue
+            near = did_you_mean(found[1], sorted(environment))
+            if ":-" not in found[0] or get_close_matches(found[1], environment, 1, _ALL_BUT):
                 yield VARIABLE.at(
                     node.line_of(found.start()),
                     f"{service.name} is not given {found[1]}: set it in its environment. {near}".strip(),

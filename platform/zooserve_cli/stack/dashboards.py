@@ -1,12 +1,13 @@
 """Rules of Grafana: data sources that dashboards name are provisioned, and dashboards are mounted where it looks."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from zooserve_cli.stack import grafana
-from zooserve_cli.stack.environment import told
+from zooserve_cli.stack.environment import told, told_nodes
 from zooserve_cli.stack.invocation import image_program
 from zooserve_cli.stack.listening import tree_of
 from zooserve_cli.stack.service import Service
@@ -47,6 +48,25 @@ def dashboard_findings(stack: Stack) -> Iterator[Finding]:
             yield FOLDER.at(service.place, f"{service.name} sees dashboards that nothing in {provisioning} provides")
         for provider in providers:
             yield from _dashboards(stack, service, provider, known, kinds)
+        for source in sources:
+            yield from _led_elsewhere(stack, service, source)
+
+
+def _led_elsewhere(stack: Stack, service: Service, source: Node) -> Iterator[Finding]:
+    """A data source whose address leads to a recorded program of another kind."""
+    kind, url = source["type"].text, source["url"]
+    if kind not in stack.programs:
+        return
+    environment = told_nodes(stack, service)
+    name = re.fullmatch(r"\$\{?(\w+)\}?", url.text)
+    node = environment.get(name[1], url) if name else url
+    host = re.match(r"https?://([\w.-]+)", node.text)
+    for other, _ in stack.reached(service, host[1]) if host else ():
+        program = image_program(stack, other)
+        if program is not None and program.program != kind:
+            yield grafana.SOURCE.at(
+                node.place, f"{source['name'].text} is of the type {kind}, and leads to {other.name}, which is none"
+            )
 
 
 def _provided(stack: Stack, service: Service, folder: str, key: str) -> Iterator[Node]:

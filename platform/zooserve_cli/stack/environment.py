@@ -1,6 +1,8 @@
 """Rules of what containers are told by their environment: our settings, and the variables of recorded programs."""
 
+import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 
 from zooserve_cli.stack.env_file import read_env
 from zooserve_cli.stack.house import PREFIX, setting_faults, setting_names
@@ -21,13 +23,33 @@ FOREIGN = Rule("unknown-environment", Severity.ERROR, "A recorded program reads 
 RULES = (UNKNOWN, BAD, FOREIGN)
 
 
+_LIBRARIES = (
+    "HF_ENDPOINT",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_HUB_DISABLE_TELEMETRY",
+    "HF_HUB_OFFLINE",
+    "HF_TOKEN",
+    "HF_TOKEN_PATH",
+    "QDRANT_INIT_FILE_PATH",
+    "RAY_SERVE_ENABLE_HA_PROXY",
+    "RAY_SERVE_THROUGHPUT_OPTIMIZED",
+    "RAY_USAGE_STATS_ENABLED",
+    "RAY_worker_niceness",
+)
+"""What programs read beside their own prefix; there are more, so that only a slip of one of these is told."""
+_ALL_BUT = 0.9
+_EXPORT = re.compile(r"\bexport\s+([A-Za-z_]\w*)=")
+
+
 def environment_findings(stack: Stack) -> Iterator[Finding]:
     """Every variable of every container against what reads it."""
     for service in stack.services.values():
         environment = told_nodes(stack, service)
         yield from _settings(environment)
+        yield from _slips(environment)
         for program in _programs(stack, service):
-            yield from _foreign(environment, program)
+            yield from _foreign({**environment, **_exported(service)}, program)
 
 
 def told(stack: Stack, service: Service) -> dict[str, str]:
@@ -63,6 +85,22 @@ def _settings(environment: Mapping[str, Node]) -> Iterator[Finding]:
     for name, why in setting_faults({name: node.text for name, node in ours.items()}):
         if name in ours:
             yield BAD.at(ours[name].place, f"{name} cannot be {ours[name].text!r}: {why}")
+
+
+def _exported(service: Service) -> dict[str, Node]:
+    """What a script of the command line exports, by name."""
+    found: dict[str, Node] = {}
+    for word in (*service.entrypoint, *service.command):
+        for export in _EXPORT.finditer(word.text):
+            place = word.line_of(export.start())
+            found[export[1]] = Node(None, place, place)
+    return found
+
+
+def _slips(environment: Mapping[str, Node]) -> Iterator[Finding]:
+    for name, node in environment.items():
+        if name not in _LIBRARIES and (near := get_close_matches(name, _LIBRARIES, 1, _ALL_BUT)):
+            yield FOREIGN.at(node.key_place, f"nothing is known to read {name}. Did you mean {near[0]}?")
 
 
 def _programs(stack: Stack, service: Service) -> list[Program]:

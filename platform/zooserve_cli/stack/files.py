@@ -55,12 +55,12 @@ def _mounts(stack: Stack, service: Service) -> Iterator[Finding]:
         if not mount.source:
             yield MOUNT.at(mount.place, f"{mount.target} has no source: name a file or folder of the host")
         elif not _is_of_the_host(mount.source) and not _exists(path := stack.path(mount.source)):
-            yield MOUNT.at(mount.place, f"{path} is not there, and {service.name} is to see it at {mount.target}")
+            yield MOUNT.at(mount.place, f"make {path}, or mend the path: {service.name} is to see it at {mount.target}")
 
 
 def _is_of_the_host(source: str) -> bool:
     """Whether it belongs to the machine that runs the stack, which need not be this one."""
-    return source.startswith(("/var/run/", "/run/", "/dev/", "/proc", "/sys"))
+    return source.startswith(("/var/run/", "/run/", "/dev/", "/proc", "/sys")) or source[1:2] == ":"
 
 
 def _env_files(stack: Stack, service: Service) -> Iterator[Finding]:
@@ -68,14 +68,16 @@ def _env_files(stack: Stack, service: Service) -> Iterator[Finding]:
     for part in node.elements or (node,):
         source = part["path"].text or part.text
         if source and part["required"].text != "false" and not _exists(stack.path(source)):
-            yield CONFIG.at(part.place, f"{stack.path(source)} is not there: {service.name} reads it as env_file")
+            yield CONFIG.at(
+                part.place, f"make {stack.path(source)}, or mend the path: {service.name} reads it as env_file"
+            )
 
 
 def _config(stack: Stack, name: str) -> Iterator[Finding]:
     node = stack.root["configs"][name]
     file = node["file"]
     if file.text and not _exists(stack.path(file.text)):
-        yield CONFIG.at(file.place, f"{stack.path(file.text)} is not there: it is the configuration {name}")
+        yield CONFIG.at(file.place, f"make {stack.path(file.text)}, or mend the path: it is the configuration {name}")
 
 
 def _secret(stack: Stack, name: str) -> Iterator[Finding]:

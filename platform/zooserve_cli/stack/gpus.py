@@ -1,5 +1,6 @@
 """Rules of GPUs: who needs one has it reserved, no two take the same, and where they share, their shares fit."""
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
@@ -28,6 +29,9 @@ SHARES = Rule(
 
 RULES = (MISSING, SHAPE, SAME, SHARES)
 
+_DRIVERS = ("nvidia", "amd", "cdi")
+_ID = re.compile(r"\d+(:\d+)?|(GPU|MIG)-[\w/-]+|all|none|void")
+
 
 def gpu_findings(stack: Stack) -> Iterator[Finding]:
     """Every reservation of the services that start together."""
@@ -54,11 +58,10 @@ def gpu_findings(stack: Stack) -> Iterator[Finding]:
 
 def _devices(service: Service) -> list[Node]:
     listed = service.node.at("deploy", "resources", "reservations", "devices").elements
-    is_gpu = ("nvidia", "amd", "cdi")
     return [
         device
         for device in listed
-        if device["driver"].text in is_gpu or any(part.text == "gpu" for part in device["capabilities"].elements)
+        if device["driver"].text in _DRIVERS or any(part.text == "gpu" for part in device["capabilities"].elements)
     ]
 
 
@@ -95,6 +98,12 @@ def _shape(service: Service, device: Node) -> Iterator[Finding]:
     ids = [part.text for part in device["device_ids"].elements]
     if len(set(ids)) < len(ids) or "" in ids:
         yield SHAPE.at(device["device_ids"].place, f"{service.name} reserves {', '.join(ids)}: name each GPU once")
+    driver = device["driver"]
+    if driver.text and driver.text not in _DRIVERS:
+        yield SHAPE.at(driver.place, f"{service.name} reserves a GPU of the driver {driver.text}: write nvidia")
+    for part in device["device_ids"].elements if driver.text == "nvidia" else ():
+        if part.text and not _ID.fullmatch(part.text):
+            yield SHAPE.at(part.place, f"{service.name} reserves {part.text}: write an index, or a UUID as GPU-...")
     if not ids and not device["count"].is_there:
         yield SHAPE.at(device.place, f"say which GPU {service.name} reserves: device_ids, or count")
     if ids and device["count"].is_there:

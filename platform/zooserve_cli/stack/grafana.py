@@ -17,11 +17,13 @@ from zooserve_cli.stack.tree import Node, TreeError, parse_tree
 from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
 from zooserve_ensembles.checking.reading import did_you_mean
 
-__all__ = ["RULES", "dashboard_findings", "datasource_uids", "provisioning_findings", "record"]
+__all__ = ["RULES", "SOURCE", "dashboard_findings", "datasource_uids", "provisioning_findings", "record"]
 
 UNREADABLE = Rule("grafana-unreadable", Severity.ERROR, "A provisioning file or a dashboard cannot be read")
 SOURCE = Rule(
-    "grafana-datasource", Severity.ERROR, "Somebody names a data source that is not provisioned, or two are one"
+    "grafana-datasource",
+    Severity.ERROR,
+    "Somebody names a data source that is not provisioned, two are one, or one leads to another program",
 )
 INTERPOLATED = Rule(
     "grafana-interpolation", Severity.ERROR, "Grafana would put a variable of its environment in for a `$`"
@@ -91,6 +93,8 @@ def _sources(root: Node) -> Iterator[Finding]:
         )
     for source in elements:
         kind = source["type"].text
+        if not source["url"].text:
+            yield SOURCE.at(source.place, f"{source['name'].text or 'a data source'} has no url: say where it is asked")
         for key, taken in (("uid", uids), ("name", names)):
             if not source[key].text or taken.count(source[key].text) > 1:
                 yield SOURCE.at(source.place, f"each data source needs a {key} of its own")

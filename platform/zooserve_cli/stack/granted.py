@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import PurePosixPath
 
 from zooserve_cli.stack.configurations import configurations
 from zooserve_cli.stack.environment import told_nodes
-from zooserve_cli.stack.invocation import OURS, invocations
+from zooserve_cli.stack.invocation import OURS, Invocation, invocations
 from zooserve_cli.stack.service import Service
 from zooserve_cli.stack.stack import Stack
 from zooserve_cli.stack.tree import Node
@@ -17,20 +19,35 @@ __all__ = ["RULES", "grant_findings"]
 SECRET = Rule("secret-not-granted", Severity.ERROR, "A container is told of a secret that its service is not given")
 UNMADE = Rule("secret-unmade", Severity.ERROR, "platform/deploy/secrets.sh, where it is there, makes no such secret")
 PATH = Rule("setting-not-mounted", Severity.ERROR, "A setting names a file or folder that the container does not have")
+UNREAD = Rule(
+    "grant-unread", Severity.ERROR, "A known program is given a secret or a catalogue that nothing tells it of"
+)
 
-RULES = (SECRET, UNMADE, PATH)
+RULES = (SECRET, UNMADE, PATH, UNREAD)
 
 _FOLDER = re.compile(r"/run/secrets/([A-Za-z0-9_.\-]+)")
 _PATHS = ("ZOOSERVE_CATALOGUE", "ZOOSERVE_WEIGHTS_LOCK", "ZOOSERVE_REPOSITORY")
 _SCRIPT = "platform/deploy/secrets.sh"
+_ALL_BUT = 0.9
+_READS: dict[str, tuple[str, tuple[tuple[str, ...], ...]]] = {
+    "zoo.yaml": ("ZOOSERVE_CATALOGUE", ()),
+    "weights.lock": ("ZOOSERVE_WEIGHTS_LOCK", (("fetch",),)),
+}
+"""Files that our commands look for beside themselves unless a setting says where; which commands, if not all."""
 
 
 def grant_findings(stack: Stack) -> Iterator[Finding]:
     """Every path that a container is told, against what it is given."""
     for service in stack.services.values():
         yield from _secrets(stack, service)
-        if any(call.program == OURS for call in invocations(stack, service)):
-            yield from _settings(stack, service)
+        yield from _files(stack, service)
+        calls = invocations(stack, service)
+        if calls:
+            yield from _unread(stack, service)
+        for call in calls:
+            if call.program == OURS:
+                yield from _settings(stack, service)
+                yield from _untold(stack, service, call)
     yield from _unmade(stack)
 
 
@@ -65,6 +82,37 @@ def _settings(stack: Stack, service: Service) -> Iterator[Finding]:
         if service.at_path(node.text) is None or (host is not None and not host.exists()):
             near = did_you_mean(node.text, sorted(given))
             yield PATH.at(node.place, f"{service.name} has no {node.text}: mount it there. {near}".strip())
+
+
+def _files(stack: Stack, service: Service) -> Iterator[Finding]:
+    """Whole values that are paths: all but that of a file that is given, or of none in a folder of the host."""
+    given = sorted(grant.target for grant in (*service.secrets, *service.configs))
+    for name, node in told_nodes(stack, service).items():
+        path = node.text
+        if not path.startswith("/") or path in given or name in _PATHS:
+            continue
+        mount, host = service.at_path(path), stack.on_host(service, path)
+        if mount is not None and mount.is_read_only and host is not None and not host.exists():
+            yield PATH.at(node.place, f"{service.name} has no {path} ({name}): there is no {host}")
+        elif mount is None and (near := get_close_matches(path, given, 1, _ALL_BUT)):
+            yield PATH.at(node.place, f"{service.name} has no {path} ({name}). Did you mean {near[0]}?")
+
+
+def _unread(stack: Stack, service: Service) -> Iterator[Finding]:
+    texts = [node.text for node in _texts(stack, service)]
+    for grant in service.secrets:
+        if not any(grant.target in text for text in texts):
+            yield UNREAD.at(
+                grant.place, f"nothing tells {service.name} of {grant.target}: set what reads it, or take it away"
+            )
+
+
+def _untold(stack: Stack, service: Service, call: Invocation) -> Iterator[Finding]:
+    environment = told_nodes(stack, service)
+    for grant in service.configs:
+        setting, commands = _READS.get(PurePosixPath(grant.target).name, ("", ()))
+        if setting and setting not in environment and (not commands or call.subcommand[:1] in commands):
+            yield UNREAD.at(grant.place, f"nothing tells {service.name} of {grant.target}: set {setting}")
 
 
 def _unmade(stack: Stack) -> Iterator[Finding]:

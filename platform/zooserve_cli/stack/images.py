@@ -17,7 +17,9 @@ __all__ = ["RULES", "image_findings", "tag_of"]
 
 UNPINNED = Rule("unpinned-image", Severity.ERROR, "An image, also one that is built upon, has no tag, or `latest`")
 REFERENCE = Rule("image-reference", Severity.ERROR, "An image's name cannot be one: an empty part, a space, capitals")
-MISSPELT = Rule("image-misspelt", Severity.ERROR, "An image's name is all but that of a recorded program")
+MISSPELT = Rule(
+    "image-misspelt", Severity.ERROR, "An image's name is all but that of a recorded program, or one that is built"
+)
 CONTEXT = Rule("build-context", Severity.ERROR, "What is to be built from has no folder, or no container file there")
 ARGUMENT = Rule(
     "build-argument", Severity.ERROR, "The container file declares no such argument, or needs one that is not given"
@@ -26,7 +28,7 @@ TARGET = Rule("build-target", Severity.ERROR, "The container file has no stage o
 OUTDATED = Rule(
     "record-outdated",
     Severity.WARNING,
-    "The image's tag is not the one that the program was recorded at: renew the record",
+    "The tag of an image, also one that is built upon, is not the one that its program was recorded at",
 )
 
 RULES = (UNPINNED, REFERENCE, MISSPELT, CONTEXT, ARGUMENT, TARGET, OUTDATED)
@@ -35,6 +37,8 @@ _REFERENCE = re.compile(
     r"[a-z0-9]+(?:[._/:-]+[A-Za-z0-9]+|__[a-z0-9]+)*(?::[A-Za-z0-9_][\w.-]*)?(?:@sha256:[0-9a-f]{64})?"
 )
 _GIVEN_BY_BUILDKIT = re.compile(r"(TARGET|BUILD)(PLATFORM|OS|ARCH|VARIANT)|\w+_PROXY|\w+_proxy")
+
+_RENEW = "its flags and keys may be others there; renew its record, or pin what is recorded (docs/stack-check.md)"
 
 
 def image_findings(stack: Stack) -> Iterator[Finding]:
@@ -58,6 +62,7 @@ def _image(stack: Stack, service: Service) -> Iterator[Finding]:
         return
     if service.node["build"].is_there:  # the name that it is built under
         return
+    yield from _built_elsewhere(stack, service)
     if "@" not in image and tag_of(image) in ("", "latest"):
         yield UNPINNED.at(
             node.place, f"{image} has no fixed tag: write the one that was tried, as {_named(image)}:1.2.3"
@@ -69,8 +74,17 @@ def _image(stack: Stack, service: Service) -> Iterator[Finding]:
     if program is not None and not _is_release(tag_of(image), program.release):
         yield OUTDATED.at(
             node.place,
-            f"{program.program} is recorded at {program.release}, and {tag_of(image)} is pinned: {program.renew}",
+            f"{program.program} is held to {program.release}, and {tag_of(image)} is pinned: {_RENEW}",
         )
+
+
+def _built_elsewhere(stack: Stack, service: Service) -> Iterator[Finding]:
+    """An image that no registry is asked for has to be one that a service builds, if it is all but one."""
+    built = [other.image for other in stack.everything.values() if other.node["build"].is_there and other.image]
+    if service.node["pull_policy"].text != "never" or service.image in built:
+        return
+    if near := get_close_matches(service.image, built, 1, 0.85):
+        yield MISSPELT.at(service.node["image"].place, f"no service builds {service.image}. Did you mean {near[0]}?")
 
 
 def _recorded_near(stack: Stack, repository: str) -> str:
@@ -104,7 +118,7 @@ def _build(stack: Stack, service: Service) -> Iterator[Finding]:
         at = build["dockerfile"].place if build["dockerfile"].text else place
         yield CONTEXT.at(at, f"there is no container file {folder / name}")
         return
-    yield from _arguments(build, file)
+    yield from _arguments(stack, build, file)
     target = build["target"]
     stages = [stage.name for stage in file.stages if stage.name]
     if target.text and target.text not in stages:
@@ -113,7 +127,7 @@ def _build(stack: Stack, service: Service) -> Iterator[Finding]:
         )
 
 
-def _arguments(build: Node, file: ContainerFile) -> Iterator[Finding]:
+def _arguments(stack: Stack, build: Node, file: ContainerFile) -> Iterator[Finding]:
     given = _given(build["args"])
     for name, node in given.items():
         if name not in file.arguments and not name.startswith("BUILDKIT_"):
@@ -124,10 +138,10 @@ def _arguments(build: Node, file: ContainerFile) -> Iterator[Finding]:
     stages = {stage.name for stage in file.stages}
     for stage in file.stages:
         if stage.image not in stages and stage.image != "scratch":
-            yield from _base(build, stage, values)
+            yield from _base(stack, build, stage, values)
 
 
-def _base(build: Node, stage: Stage, values: dict[str, str]) -> Iterator[Finding]:
+def _base(stack: Stack, build: Node, stage: Stage, values: dict[str, str]) -> Iterator[Finding]:
     found = interpolated(stage.image, {name: value for name, value in values.items() if value})
     missing = [use.name for use in found.uses if not use.may_be_missing and not values.get(use.name)]
     for name in missing:
@@ -137,6 +151,19 @@ def _base(build: Node, stage: Stage, values: dict[str, str]) -> Iterator[Finding
         return
     if "@" not in found.text and tag_of(found.text) in ("", "latest"):
         yield UNPINNED.at(stage.place, f"{found.text} has no fixed tag: write the one that was tried")
+        return
+    yield from _outdated_base(stack, build, stage, found.text)
+
+
+def _outdated_base(stack: Stack, build: Node, stage: Stage, image: str) -> Iterator[Finding]:
+    """A base of a recorded program at another release; told where its tag is given."""
+    name, tag = repository_of(image), tag_of(image)
+    place = next((node.place for node in _given(build["args"]).values() if node.text == tag), stage.place)
+    for program in stack.programs.values():
+        if any(name.endswith(one) for one in program.images) and tag and tag not in (program.release, *program.tags):
+            yield OUTDATED.at(
+                place, f"{program.program} is held to {program.release}, and {tag} is built upon: {_RENEW}"
+            )
 
 
 def _given(node: Node) -> dict[str, Node]:

@@ -12,7 +12,18 @@ from zooserve_cli.stack.service import Service, Word
 from zooserve_cli.stack.stack import Stack
 from zooserve_ensembles.checking.findings import Place
 
-__all__ = ["HEALTH", "OURS", "Invocation", "container_file", "image_program", "invocations", "repository_of", "started"]
+__all__ = [
+    "HEALTH",
+    "OURS",
+    "Invocation",
+    "container_file",
+    "image_program",
+    "invocations",
+    "repository_of",
+    "script_of",
+    "started",
+    "unwrapped",
+]
 
 OURS = "zooserve"
 HEALTH = "zooserve.health"
@@ -86,7 +97,7 @@ def invocations(stack: Stack, service: Service) -> tuple[Invocation, ...]:
 def started(words: tuple[Word, ...], stack: Stack, service: Service | None = None) -> Iterator[Invocation]:
     """The known programs in a command line; a shell's script is read, too."""
     names = _names(stack.programs)
-    words = _unwrapped(words)
+    words = unwrapped(words)
     if not words:
         return
     head = PurePosixPath(words[0].text).name
@@ -135,7 +146,8 @@ def _after_name(words: tuple[Word, ...], program: Program) -> tuple[Word, ...]:
     return words[1:] if named else words
 
 
-def _unwrapped(words: tuple[Word, ...]) -> tuple[Word, ...]:
+def unwrapped(words: tuple[Word, ...]) -> tuple[Word, ...]:
+    """The words without those that only start the next one."""
     while words and (PurePosixPath(words[0].text).name in _WRAPPERS or _ASSIGNED.match(words[0].text)):
         words = words[1:]
     return words
@@ -153,10 +165,22 @@ def _from_shell(
                 yield from _from_script(words[index + 1], names)
             return
         if not word.text.startswith("-"):
-            script = stack.on_host(service, word.text) if service else None
-            if script is not None and script.is_file():
-                yield from _from_file(script, names)
-            return
+            break
+    script = script_of((Word("sh", words[0].place), *words), stack, service) if words and service else None
+    if script is not None and script.is_file():
+        yield from _from_file(script, names)
+
+
+def script_of(words: tuple[Word, ...], stack: Stack, service: Service) -> Path | None:
+    """The file of the host that a shell is to run; None where there is none, or it is in the image."""
+    if not words or PurePosixPath(words[0].text).name not in _SHELLS:
+        return None
+    for word in words[1:]:
+        if re.fullmatch(r"-[a-z]*c", word.text):
+            return None
+        if not word.text.startswith("-"):
+            return stack.on_host(service, word.text)
+    return None
 
 
 def _from_file(script: Path, names: Mapping[str, str]) -> Iterator[Invocation]:
@@ -195,7 +219,7 @@ def _simple_commands(line: str, place: Place) -> Iterator[tuple[Word, ...]]:
     command: list[Word] = []
     for part in [*parts, ";"]:
         if part in _ENDS or set(part) <= set(";&|()"):
-            yield _unwrapped(tuple(command))
+            yield unwrapped(tuple(command))
             command = []
         else:
             command.append(Word(part, place))

@@ -15,8 +15,9 @@ from zooserve_cli.stack.service import Service
 from zooserve_cli.stack.stack import Stack
 from zooserve_cli.stack.tree import Node, TreeError, read_tree
 
-__all__ = ["Listener", "configuration", "listeners"]
+__all__ = ["Listener", "configuration", "configured", "configured_path", "listeners", "tree_of"]
 
+_PAGES = frozenset({"http", "metrics"})
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")
 _ENDPOINT = re.compile(r"(?P<host>[\w.\-]*|\[[0-9a-fA-F:]*\]|\$\{env:[^}]*\}):(?P<port>\d{1,5})")
 
@@ -27,6 +28,8 @@ class Listener:
 
     port: int
     is_local: bool = False
+    speaks: frozenset[str] = frozenset()
+    """Of http, grpc and metrics; empty where nobody knows."""
 
 
 def listeners(stack: Stack, service: Service) -> tuple[Listener, ...] | None:
@@ -81,21 +84,48 @@ def _of(stack: Stack, service: Service, call: Invocation) -> Iterator[Listener]:
     tree = configuration(stack, service, program, call)
     environment = told(stack, service)
     for port in program.ports:
-        yield _moved(port, call, environment, tree)
+        if not (port.is_off_without and tree is not None and not _is_on(port, tree)):
+            yield _moved(port, call, environment, tree)
     if program.config is not None and program.config.listens and tree is not None:
         yield from _endpoints(tree)
+
+
+def _is_on(port: ListeningPort, tree: Node) -> bool:
+    """Whether the configuration has the part whose address this is, an empty one too."""
+    *above, part, _ = (port.config or "").split(".")
+    node = tree
+    for key in above:
+        node = _below(node, key)
+    return part in node.entries or _below(node, part).is_there
+
+
+def configured(tree: Node | None, dotted: str | None) -> str:
+    """What a configuration says under dotted keys; a number is a place in a list."""
+    if tree is None or dotted is None:
+        return ""
+    node = tree
+    for part in dotted.split("."):
+        node = node[int(part)] if part.isdecimal() else _below(node, part)
+    return node.text
+
+
+def _below(node: Node, key: str) -> Node:
+    """The part under a key, or under the same with a name of its author's behind it, as `otlp/2`."""
+    named = next((name for name in node.entries if name.startswith(f"{key}/")), key)
+    return node[key if key in node.entries else named]
 
 
 def _ours(settings: Settings, call: Invocation) -> Iterator[Listener]:
     match call.subcommand:
         case ("route" | "up", *_):
-            yield Listener(settings.port, settings.host in _LOOPBACK)
-            if settings.router.haproxy_metrics_port:
-                yield Listener(settings.router.haproxy_metrics_port, settings.router.haproxy_metrics_host in _LOOPBACK)
-            if settings.router.ray_metrics_port:
-                yield Listener(settings.router.ray_metrics_port)
+            router = settings.router
+            yield Listener(settings.port, settings.host in _LOOPBACK, _PAGES)
+            if router.haproxy_metrics_port:
+                yield Listener(router.haproxy_metrics_port, router.haproxy_metrics_host in _LOOPBACK, _PAGES)
+            if router.ray_metrics_port:
+                yield Listener(router.ray_metrics_port, speaks=_PAGES)
             if settings.trace_log.port:
-                yield Listener(settings.trace_log.port, settings.trace_log.host in _LOOPBACK)
+                yield Listener(settings.trace_log.port, settings.trace_log.host in _LOOPBACK, frozenset({"http"}))
         case ("triton", "zoo", *_):
             yield from _triton(settings.zoo)
         case ("triton", "leaf", *_):
@@ -103,25 +133,29 @@ def _ours(settings: Settings, call: Invocation) -> Iterator[Listener]:
 
 
 def _triton(settings: TritonSettings) -> Iterator[Listener]:
-    for port in (settings.http_port, settings.grpc_port, settings.metrics_port):
+    for port, speaks in (
+        (settings.http_port, frozenset({"http"})),
+        (settings.grpc_port, frozenset({"grpc"})),
+        (settings.metrics_port, _PAGES),
+    ):
         if port is not None:
-            yield Listener(port, settings.host in _LOOPBACK)
+            yield Listener(port, settings.host in _LOOPBACK, speaks)
 
 
 def _moved(port: ListeningPort, call: Invocation, environment: dict[str, str], tree: Node | None) -> Listener:
     texts = [
         word.text if port.flag and (word := call.flag(port.flag)) else "",
         environment.get(port.env, "") if port.env else "",
-        tree.at(*port.config.split(".")).text if port.config and tree is not None else "",
+        configured(tree, port.config),
     ]
     host = call.flag(port.host_flag) if port.host_flag else None
     is_local = (host.text if host else environment.get(port.host_env or "", "")) in _LOOPBACK
     for text in texts:
         if text.isdecimal() and len(text) < 6:
-            return Listener(int(text), is_local)
+            return Listener(int(text), is_local, port.speaks)
         if found := _ENDPOINT.fullmatch(text):
-            return Listener(int(found["port"]), found["host"] in _LOOPBACK)
-    return Listener(port.port, is_local)
+            return Listener(int(found["port"]), found["host"] in _LOOPBACK, port.speaks)
+    return Listener(port.port, is_local, port.speaks)
 
 
 def _endpoints(tree: Node) -> Iterator[Listener]:

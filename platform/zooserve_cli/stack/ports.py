@@ -20,7 +20,9 @@ OPEN = Rule(
     "A known program other than the router and Grafana is published to all interfaces",
 )
 
-RULES = (SHAPE, UNHEARD, LOCAL, TAKEN, OPEN)
+INSIDE = Rule("published-inside", Severity.ERROR, "A port is published, and all networks of its service are internal")
+
+RULES = (SHAPE, UNHEARD, LOCAL, TAKEN, OPEN, INSIDE)
 
 _MAY_BE_OPEN = frozenset({"grafana"})
 
@@ -30,6 +32,13 @@ def port_findings(stack: Stack) -> Iterator[Finding]:
     taken: list[tuple[Published, Service]] = []
     for service in stack.services.values():
         heard = listeners(stack, service)
+        if service.published and _is_inside(stack, service):
+            networks = ", ".join(joined.network for joined in service.networks)
+            yield INSIDE.at(
+                service.published[0].place,
+                f"{service.name} is in {networks} only, which nobody reaches from outside: let it join one that "
+                "is not internal",
+            )
         for port in service.published:
             if port.is_range:
                 continue
@@ -56,6 +65,11 @@ def _heard(service: Service, port: Published, heard: dict[int, bool]) -> Iterato
         yield UNHEARD.at(port.place, f"{service.name} listens on {known}, not on {port.target}")
     elif heard[port.target]:
         yield LOCAL.at(port.place, f"{service.name} listens on {port.target} for itself only: let it listen on 0.0.0.0")
+
+
+def _is_inside(stack: Stack, service: Service) -> bool:
+    declared = stack.root["networks"]
+    return bool(service.networks) and all(declared[one.network]["internal"].is_true for one in service.networks)
 
 
 def _may_be_open(stack: Stack, service: Service) -> bool:

@@ -1,26 +1,51 @@
 """Rules of Prometheus: its rule files, keys and certificates are where its configuration says, in its container."""
 
-from collections.abc import Iterator
-from pathlib import PurePosixPath
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from typing import Any
 
-from zooserve_cli.stack.invocation import invocations
+from ruamel.yaml import YAML
+
+from zooserve_cli.stack.invocation import Invocation, invocations
+from zooserve_cli.stack.keys import key_findings
 from zooserve_cli.stack.listening import configuration, configured_path
 from zooserve_cli.stack.service import Service
 from zooserve_cli.stack.stack import Stack
-from zooserve_cli.stack.tree import Node
+from zooserve_cli.stack.tree import Node, TreeError, parse_tree
 from zooserve_ensembles.checking.findings import Finding, Rule, Severity
 
-__all__ = ["RULES", "prometheus_findings"]
+__all__ = ["RULES", "configuration_findings", "prometheus_findings", "record"]
 
 RULE_FILES = Rule("rule-files", Severity.ERROR, "Prometheus is told rule files that its container does not have")
 CREDENTIALS = Rule(
     "credentials-file", Severity.ERROR, "Prometheus is told a key's file that its container does not have"
 )
-JOB = Rule("scrape-job", Severity.ERROR, "A scrape job has no name, the name of another, or no target")
+JOB = Rule(
+    "scrape-job",
+    Severity.ERROR,
+    "A scrape job has no name, the name of another, or no target, or there is no job at all",
+)
 
 RULES = (RULE_FILES, CREDENTIALS, JOB)
 
 _FILES = ("credentials_file", "bearer_token_file", "password_file", "ca_file", "cert_file", "key_file")
+
+
+@cache  # part of the package: it does not change while a process runs
+def record() -> Mapping[str, Any]:
+    """What was recorded of Prometheus, as it is written."""
+    text = files("zooserve_cli.stack").joinpath("recorded/prometheus.yaml").read_text(encoding="utf-8")
+    return dict(YAML(typ="safe", pure=True).load(text))
+
+
+def configuration_findings(text: str, file: Path) -> Iterator[Finding]:
+    """Keys and values that Prometheus would refuse. A file that cannot be read is told by `config-unreadable`."""
+    with suppress(TreeError):
+        yield from key_findings(parse_tree(text, file), record()["config"]["keys"], "the configuration")
 
 
 def prometheus_findings(stack: Stack) -> Iterator[Finding]:
@@ -36,6 +61,10 @@ def prometheus_findings(stack: Stack) -> Iterator[Finding]:
                 yield from _rule_files(stack, service, tree, folder)
                 yield from _key_files(stack, service, tree, folder)
                 yield from _jobs(tree)
+                if not _is_fed(tree, call):
+                    yield JOB.at(
+                        tree["scrape_configs"].key_place, "nothing is scraped: list the jobs under scrape_configs"
+                    )
 
 
 def _rule_files(stack: Stack, service: Service, tree: Node, folder: PurePosixPath) -> Iterator[Finding]:
@@ -69,6 +98,12 @@ def _key_files(stack: Stack, service: Service, tree: Node, folder: PurePosixPath
             )
 
 
+def _is_fed(tree: Node, call: Invocation) -> bool:
+    """Whether it asks somebody, or takes what others send."""
+    asks = any(tree[key].elements for key in ("scrape_configs", "scrape_config_files", "remote_read"))
+    return asks or tree["otlp"].is_there or any("receiver" in word.text for word in call.words)
+
+
 def _jobs(tree: Node) -> Iterator[Finding]:
     seen: dict[str, int] = {}
     for job in tree["scrape_configs"].elements:
@@ -82,3 +117,21 @@ def _jobs(tree: Node) -> Iterator[Finding]:
             key.endswith("_configs") and inner.elements and "relabel" not in key for key, inner in job.entries.items()
         ):
             yield JOB.at(job.place, f"the job {name} has no targets: give it static_configs or dns_sd_configs")
+        for part in job["static_configs"].elements:
+            if not part["targets"].elements:
+                yield JOB.at(part.place, f"the job {name} has a static_configs without targets: list host:port")
+        for part in job["dns_sd_configs"].elements:
+            yield from _looked_up(name, part)
+        path = job["metrics_path"]
+        if path.text and path.text != "/metrics" and get_close_matches(path.text, ["/metrics"], 1, 0.85):
+            yield JOB.at(path.place, f"the job {name} asks for {path.text}. Did you mean /metrics?")
+
+
+def _looked_up(name: str, part: Node) -> Iterator[Finding]:
+    kind = part["type"].text or "SRV"
+    if not part["names"].elements:
+        yield JOB.at(part.place, f"the job {name} looks up nothing: list names")
+    if kind != "SRV" and not part["port"].is_there:
+        yield JOB.at(part.place, f"the job {name} looks up {kind} records, which have no port: give it one")
+    if kind == "SRV" and any(not one.text.startswith("_") for one in part["names"].elements):
+        yield JOB.at(part.place, f"the job {name} looks up SRV records, which services have none of: type: A")

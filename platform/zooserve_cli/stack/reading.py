@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from zooserve_cli.stack.engine_values import REFUSED, engine_findings
 from zooserve_cli.stack.env_file import EnvFile, read_env
 from zooserve_cli.stack.interpolation import Fault, interpolated
 from zooserve_cli.stack.merging import extended, over
@@ -31,7 +32,7 @@ INTERPOLATION = Rule("interpolation", Severity.ERROR, "A `$` that Compose cannot
 EXTENDS = Rule("extends", Severity.ERROR, "`extends` names no service that is there, or leads back to itself")
 ELSEWHERE = Rule("not-followed", Severity.WARNING, "`include`: what is there is not looked at")
 
-RULES = (UNREADABLE, SHAPE, UNKNOWN_KEY, VALUE, INTERPOLATION, EXTENDS, ELSEWHERE)
+RULES = (UNREADABLE, SHAPE, UNKNOWN_KEY, VALUE, REFUSED, INTERPOLATION, EXTENDS, ELSEWHERE)
 
 _TOP = ("name", "version", "services", "networks", "volumes", "secrets", "configs", "include", "models")
 _SERVICE = tuple(
@@ -145,6 +146,7 @@ def _service(name: str, node: Node) -> Iterator[Finding]:
                 near = did_you_mean(key, known.split())
                 yield UNKNOWN_KEY.at(inner.key_place, f"{'.'.join(path)} has no {key}. {near}".strip())
     yield from _values(node)
+    yield from engine_findings(name, node)
 
 
 _SHAPES: dict[str, Callable[[Node], bool]] = {

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-__all__ = ["Configuration", "Environment", "ListeningPort", "Program", "recorded_programs"]
+__all__ = ["Configuration", "Data", "Environment", "ListeningPort", "Program", "recorded_programs"]
 
 _RECORDS = Path(__file__).parent / "recorded"
 Text = Annotated[str, StringConstraints(min_length=1)]
@@ -29,6 +29,19 @@ class ListeningPort(_Record):
     host_flag: str | None = None
     host_env: str | None = None
     """What says on which address it listens, where that is apart from the port; all of them otherwise."""
+    speaks: frozenset[str] = frozenset()
+    """Of http, grpc and metrics; empty where it was not recorded."""
+    is_off_without: bool = False
+    """Whether it is closed where the configuration does not have the part that `config` leads into."""
+
+
+class Data(_Record):
+    """A folder that a program writes into, and what moves it. One without a path is where it is told."""
+
+    path: str = ""
+    flag: str | None = None
+    env: str | None = None
+    config: str | None = None
 
 
 class Environment(_Record):
@@ -59,11 +72,18 @@ class Program(_Record):
     images: tuple[str, ...]
     source: Text | tuple[Text, ...]
     renew: Text
+    tags: tuple[str, ...] = ()
+    """Other tags of the same release."""
     names: tuple[str, ...] = ()
     subcommands: tuple[str, ...] = ()
     """Words before the flags that choose what it does, as `serve`."""
     ports: tuple[ListeningPort, ...] = ()
+    pages: tuple[str, ...] = ()
+    """Some of the paths that it answers over HTTP."""
+    data: tuple[Data, ...] = ()
     flags: tuple[str, ...] | None = None
+    values: Mapping[str, str] = Field(default_factory=dict)
+    """Patterns of what some flags take."""
     env: Environment | None = None
     config: Configuration | None = None
 

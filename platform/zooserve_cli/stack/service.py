@@ -11,7 +11,7 @@ from zooserve_ensembles.checking.findings import Place
 
 __all__ = ["Grant", "Joined", "Mount", "Need", "Published", "Service", "Word", "named", "target_of"]
 
-_HOST_PATH = re.compile(r"^(\.|/|~)")
+_HOST_PATH = re.compile(r"^(\.|/|~|[A-Za-z]:[\\/])")
 _PORT = re.compile(
     r"^(?:(?P<ip>\[[^]]*\]|[^:\[\]]+):)??(?:(?P<published>[\d-]*):)?(?P<target>[\d-]+)(?:/(?P<protocol>\w+))?$"
 )
@@ -198,6 +198,14 @@ class Service:
     def configs(self) -> tuple[Grant, ...]:
         return tuple(_grant(part, "/") for part in _listed(self.node["configs"]))
 
+    def can_write(self, path: str) -> bool:
+        """Whether a path is in a mount that is not read-only, or in a tmpfs."""
+        mount = self.at_path(path)
+        if mount is not None:
+            return not mount.is_read_only
+        scratch = (part.text.partition(":")[0] for part in _listed(self.node["tmpfs"]))
+        return any(_is_below(path, folder) for folder in scratch if folder)
+
     def at_path(self, path: str) -> Mount | None:
         """The mount that holds a path of the container: the deepest one."""
         holding = [mount for mount in self.mounts if mount.target and _is_below(path, mount.target)]
@@ -260,7 +268,9 @@ def _mount(node: Node) -> Mount:
         kind = node["type"].text or "volume"
         creates = kind == "bind" and node["bind"]["create_host_path"].text == "true"
         return Mount(node.place, kind, node["source"].text, node["target"].text, node["read_only"].is_true, creates)
-    source, colon, rest = node.text.partition(":")
+    drive = node.text[:2] if re.match(r"[A-Za-z]:[\\/]", node.text) else ""
+    source, colon, rest = node.text[len(drive) :].partition(":")
+    source = drive + source
     if not colon:
         return Mount(node.place, "volume", "", source)
     target, _, options = rest.partition(":")

@@ -1,9 +1,9 @@
-"""The configurations of the Collector, Tempo and Grafana, each held by its own module to what was recorded of it."""
+"""The configurations of foreign programs, each held by its own module to what was recorded of it."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from zooserve_cli.stack import collector, grafana, tempo
+from zooserve_cli.stack import collector, grafana, prometheus, tempo
 from zooserve_cli.stack.invocation import image_program, invocations
 from zooserve_cli.stack.listening import configured_path
 from zooserve_cli.stack.service import Service
@@ -16,13 +16,14 @@ RULES = tuple(dict.fromkeys((*collector.RULES, *tempo.RULES, *grafana.RULES)))
 
 _CHECKS: dict[str, Callable[[str, Path], Iterator[Finding]]] = {
     "otelcol-contrib": collector.collector_findings,
+    "prometheus": prometheus.configuration_findings,
     "tempo": tempo.tempo_findings,
 }
 _PROVISIONING = ("/etc/grafana/provisioning/datasources", "/etc/grafana/provisioning/dashboards")
 
 
 def telemetry_findings(stack: Stack) -> Iterator[Finding]:
-    """Each configuration that one of the three reads and that is a file of the host."""
+    """Each configuration that one of them reads and that is a file of the host."""
     for service in stack.services.values():
         for call in invocations(stack, service):
             if (check := _CHECKS.get(call.program)) is not None:

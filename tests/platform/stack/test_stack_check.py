@@ -182,8 +182,9 @@ services:
     image: grafana/grafana:11.6.1
     read_only: true
     ports: ["3300:3000"]
+    volumes: ["boards:/var/lib/grafana"]
     environment: { GF_SERVER_ROOT_URL: "http://localhost:3300/" }
-volumes: { data: { driver: local } }
+volumes: { data: { driver: local }, boards: {} }
 secrets: { password: { environment: DB_PASSWORD } }
 """
 CONTAINER_FILE = """ARG BASE=3.12-slim
