@@ -15,7 +15,7 @@ from zooserve.processes.records import ProcessRecords
 from zooserve.processes.state import Phase, StateFolder, unplanned
 from zooserve.settings import TritonSettings, WatchSettings
 from zooserve.triton.server import TritonServer
-from zooserve.triton.watch import Reload, Remedy, Restart, Watch, backoff_s
+from zooserve.triton.watch import Reload, Remedy, Restart, Watch, backoff_s, tell_new_faults
 from zooserve_cli.bounds import LEFT_GRACE_S
 
 __all__ = ["LoneTriton"]
@@ -70,9 +70,11 @@ class LoneTriton:
         at = self._server.addresses
         _log.info("%s: loaded; http %s, grpc %s, metrics %s", self._server.name, at.http, at.grpc, at.metrics)
         in_a_row = 0
+        told: dict[str, str] = {}
         async with httpx.AsyncClient(trust_env=False) as http:
             while not await self._pause(self._settings.interval_s):
                 remedies = await self._watch.look(http)
+                tell_new_faults(_log, self._server.name, self._watch.faults, told)
                 await self._pause(backoff_s(self._settings, in_a_row) if remedies else 0)
                 for remedy in remedies:
                     await self._apply(remedy, http)

@@ -96,13 +96,11 @@ def _log_with_port(log: TraceLogSettings, taken: set[int]) -> TraceLogSettings:
 
 def triton_with_ports(triton: TritonSettings, name: str, taken: set[int]) -> TritonSettings:
     """The same with free ports filled in, which are added to `taken`. Raises PortTaken for a fixed one that is not."""
-    update = {}
-    for port, free in zip(_PORTS, reserved_ports(len(_PORTS), triton.host, but=taken), strict=True):
-        fixed = getattr(triton, port)
-        if fixed is None:
-            update[port] = free
-        else:
-            require_free(triton.host, fixed, f"ZOOSERVE_{name.upper()}__{port.upper()}")
+    left_out = [port for port in _PORTS if getattr(triton, port) is None]
+    for port in _PORTS:
+        if port not in left_out:
+            require_free(triton.host, getattr(triton, port), f"ZOOSERVE_{name.upper()}__{port.upper()}")
+    update = dict(zip(left_out, reserved_ports(len(left_out), triton.host, but=taken), strict=True))
     taken.update(update.values())
     return triton.model_copy(update=update)
 

@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,7 +24,7 @@ from zooserve.processes.shared_memory import remove_regions
 from zooserve.processes.state import Phase, PlatformState, Step
 from zooserve.triton.server import TritonServer
 from zooserve.triton.warmups import WarmupLog
-from zooserve.triton.watch import Reload, Remedy, Restart, Watch, backoff_s
+from zooserve.triton.watch import Reload, Remedy, Restart, Watch, backoff_s, tell_new_faults
 from zooserve_cli.bounds import LEFT_GRACE_S, RAY_STOP_S, router_stop_s
 from zooserve_cli.leftovers import remove_sockets
 from zooserve_cli.plan import Plan
@@ -209,7 +209,7 @@ class Supervisor:
         for model in watch.failed:
             self._metrics.probe_failures.labels(server.name, model).inc()
         self._count_warmups(server.name)
-        _tell_new_faults(server.name, watch.faults, looks.told)
+        tell_new_faults(_log, server.name, watch.faults, looks.told)
         for remedy in remedies:
             await asyncio.sleep(backoff_s(self._plan.settings.watch, looks.remedies_in_a_row))
             await self._apply(remedy, server, watch, http)
@@ -396,14 +396,3 @@ def _give_up_or_tell(attempt: int, failure: ServerFailed) -> None:
     if attempt == _START_ATTEMPTS:
         raise failure
     _log.warning("start %d of %d failed: %s", attempt, _START_ATTEMPTS, failure)
-
-
-def _tell_new_faults(server: str, faults: Mapping[str, str], told: dict[str, str]) -> None:
-    """One line when a model's fault appears or changes, one when it is over; not one per look."""
-    for model, fault in faults.items():
-        if told.get(model) != fault:
-            _log.warning("%s: %s failed its probe: %s", server, model, fault)
-    for model in told.keys() - faults.keys():
-        _log.info("%s: %s answers its probe again", server, model)
-    told.clear()
-    told.update(faults)

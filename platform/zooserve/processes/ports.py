@@ -34,11 +34,15 @@ def reserved_ports(count: int, host: str = "127.0.0.1", but: Collection[int] = (
 
     A server that loads first listens seconds after its port was chosen. Meanwhile any connection, and any server that
     leaves the choice to the kernel (Ray has a dozen), may get a port of the kernel's own range: so these lie below it.
+    Raises SetupError if nobody could listen on that host.
     """
     with ExitStack() as held:
         found: list[int] = []
         while len(found) < count:
-            found.append(_bound(held.enter_context(socket.socket()), host, but))
+            try:
+                found.append(_bound(held.enter_context(socket.socket()), host, but))
+            except OSError as exc:
+                raise SetupError(f"Nothing can listen on {host!r} ({exc.strerror}): choose another host.") from exc
         return found
 
 

@@ -17,10 +17,12 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from zooserve.errors import MissingPart
+from zooserve.weights.disk import translated_disk_errors
 
 __all__ = ["Installation", "find_installation", "find_libpython", "find_stub"]
 
 _WHEEL = "nvidia-pytriton"
+_BACKENDS_BYTES = 3_000_000
 _NO_CACHES = shutil.ignore_patterns("__pycache__")
 
 
@@ -108,8 +110,7 @@ def _lay_out_backends(root: Path, target: Path, own: Path) -> Path:
     finished = target / f"{_python_version()}-{_fingerprint(root, sources)}"
     if finished.is_dir():
         return finished
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target, prefix=".new-") as scratch:
+    with translated_disk_errors(target, _BACKENDS_BYTES), _scratch_in(target) as scratch:
         made = Path(scratch) / "backends"
         shutil.copytree(root / "backends" / "python", made / "python")
         stub = Path(shutil.copy(find_stub(), made / "python" / "triton_python_backend_stub"))
@@ -119,6 +120,11 @@ def _lay_out_backends(root: Path, target: Path, own: Path) -> Path:
         with suppress(OSError):  # another start was quicker
             made.rename(finished)
     return finished
+
+
+def _scratch_in(folder: Path) -> "tempfile.TemporaryDirectory[str]":
+    folder.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(dir=folder, prefix=".new-")
 
 
 def _fingerprint(root: Path, sources: Iterable[Path]) -> str:

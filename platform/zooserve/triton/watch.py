@@ -6,6 +6,7 @@ answers for a dead stub too: a probe's text is new each time, and beside a cache
 """
 
 import json
+import logging
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +32,7 @@ __all__ = [
     "chat_probe",
     "content_probe",
     "sick_model",
+    "tell_new_faults",
     "text_probe",
 ]
 
@@ -114,6 +116,20 @@ def backoff_s(settings: WatchSettings, remedies: int) -> float:
     if remedies == 0:
         return 0.0
     return float(min(settings.longest_backoff_s, settings.backoff_s * 2 ** min(remedies - 1, 20)))
+
+
+def tell_new_faults(log: logging.Logger, server: str, faults: Mapping[str, str], told: dict[str, str]) -> None:
+    """One line when a model's fault appears or changes, one when it is over; not one per look.
+
+    `told` is what was told before.
+    """
+    for model, fault in faults.items():
+        if told.get(model) != fault:
+            log.warning("%s: %s failed its probe: %s", server, model, fault)
+    for model in told.keys() - faults.keys():
+        log.info("%s: %s answers its probe again", server, model)
+    told.clear()
+    told.update(faults)
 
 
 class _Late(Exception):

@@ -13,6 +13,7 @@ from zooserve.processes.state import StateFolder
 from zooserve_cli.main import app
 
 ROOT = Path(__file__).parents[3]
+REPOSITORY = {"ZOOSERVE_REPOSITORY": str(ROOT / "model_repository")}
 LISTENING = """
 import signal, socket
 taken = socket.create_server(("127.0.0.1", 0))
@@ -39,7 +40,7 @@ def left(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     ("command", "port", "then"),
     [
         (["route"], "ZOOSERVE_PORT", {"ZOOSERVE_KEY_SALT_FILE": "/missing", "ZOOSERVE_ZOO__HTTP_PORT": "1"}),
-        (["triton", "leaf"], "ZOOSERVE_LEAF__HTTP_PORT", {"ZOOSERVE_CATALOGUE": "/missing"}),
+        (["triton", "leaf"], "ZOOSERVE_LEAF__HTTP_PORT", {"ZOOSERVE_CATALOGUE": "/missing", **REPOSITORY}),
     ],
 )
 def test_a_port_that_a_killed_one_left_is_free_again(

@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from zooserve.catalogue import Catalogue, load_catalogue
+from zooserve.errors import MissingPart
 from zooserve.settings import Settings, TracingSettings, TritonSettings
 from zooserve.triton.installation import Installation
 from zooserve.triton.tracing import trace_arguments
+from zooserve_cli.main import app
 from zooserve_cli.plan import lone_triton
 
 ROOT = Path(__file__).parents[3]
@@ -58,3 +61,11 @@ def test_it_loads_and_asks_what_the_enabled_models_need(
     assert looks.models == ["embed", "embed_bulk", "embed_long", "embed_bulk_long"]
     _, looks = lone_triton("leaf", settings, catalogue, installation)
     assert looks.models == ["tensorrt_llm"]
+
+
+@pytest.mark.parametrize("role", ["zoo", "leaf"])
+def test_a_repository_that_is_not_there_is_told_before_anything_is_started(tmp_path: Path, role: str) -> None:
+    places = {"STATE_DIR": tmp_path, "REPOSITORY": tmp_path / "missing", "CATALOGUE": ROOT / "zoo.yaml"}
+    done = CliRunner().invoke(app, ["triton", role], env={f"ZOOSERVE_{name}": str(at) for name, at in places.items()})
+    assert isinstance(done.exception, MissingPart)
+    assert str(done.exception).startswith(f"{tmp_path / 'missing' / role} is no folder")

@@ -25,6 +25,11 @@ def test_free_ports_are_different_and_free() -> None:
         require_free("127.0.0.1", port, "SETTING")
 
 
+def test_a_host_on_which_nobody_can_listen_is_told() -> None:
+    with pytest.raises(SetupError, match=r"Nothing can listen on 'no\.such\.host'"):
+        reserved_ports(1, "no.such.host")
+
+
 def test_reserved_ports_are_different_free_and_none_that_the_kernel_gives_away() -> None:
     ports = reserved_ports(5)
     assert len(set(ports)) == 5

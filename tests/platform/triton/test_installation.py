@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zooserve.errors import MissingPart
+from zooserve.errors import MissingPart, SetupError
 from zooserve.triton import installation
 from zooserve.triton.installation import find_installation, find_libpython
 
@@ -28,6 +28,12 @@ def test_the_wheels_binary_and_our_backends_are_laid_out(tmp_path: Path, own: Pa
     assert (found.backends / "toy" / "model.py").read_text() == "# a backend\n"
     assert sorted(path.name for path in found.backends.iterdir()) == ["python", "toy"]
     assert not (found.backends / "toy" / "__pycache__").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path, own: Path) -> None:
+    (tmp_path / "cache").write_text("a file in the folder's place")
+    with pytest.raises(SetupError, match=r"cache/backends cannot be written: Not a directory"):
+        find_installation(tmp_path / "cache", own)
 
 
 def test_what_is_laid_out_is_never_written_to_again(tmp_path: Path, own: Path) -> None:
