@@ -42,7 +42,8 @@ def held(folder: StateFolder, wait_s: float = 0) -> Iterator[None]:
         lock.acquire(timeout=wait_s)
     except Timeout as exc:
         state = folder.read_state()
-        who = f"process {state.pid}, http://{state.router}" if state else "another process"
+        who = f"process {state.pid}" if state else "another process"
+        who += f", http://{state.router}" if state and state.router else ""
         raise AlreadyRunning(
             f"A platform already runs from {folder.root} ({who}). "
             "Stop it with `zooserve down`, or set ZOOSERVE_STATE_DIR for a second one."
