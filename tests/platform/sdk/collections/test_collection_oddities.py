@@ -63,7 +63,7 @@ def test_what_only_resembles_a_uuid_is_a_text(text: str) -> None:
 
 
 WRONG_IDS: list[Any] = [{"id": 1}, [{"id": 1}], Chunk("a", id=1), Document(1, "a"), None, [None], 1.5, True, [[1]],
-                        b"1", [b"1"], "", object(), -1, 2**64]  # fmt: skip
+                        b"1", [b"1"], "", ..., -1, 2**64]  # fmt: skip
 
 
 @pytest.mark.parametrize("ids", WRONG_IDS, ids=repr)
