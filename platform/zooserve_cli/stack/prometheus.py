@@ -1,5 +1,6 @@
 """Rules of Prometheus: its rule files, keys and certificates are where its configuration says, in its container."""
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
@@ -16,7 +17,8 @@ from zooserve_cli.stack.listening import configuration, configured_path
 from zooserve_cli.stack.service import Service
 from zooserve_cli.stack.stack import Stack
 from zooserve_cli.stack.tree import Node, TreeError, parse_tree
-from zooserve_ensembles.checking.findings import Finding, Rule, Severity
+from zooserve_ensembles.checking.findings import Finding, Place, Rule, Severity
+from zooserve_ensembles.checking.reading import did_you_mean
 
 __all__ = ["RULES", "configuration_findings", "prometheus_findings", "record"]
 
@@ -30,7 +32,11 @@ JOB = Rule(
     "A scrape job has no name, the name of another, or no target, or there is no job at all",
 )
 
-RULES = (RULE_FILES, CREDENTIALS, JOB)
+UNSCRAPED = Rule("job-unscraped", Severity.ERROR, "A rule asks for a job that nothing scrapes")
+
+RULES = (RULE_FILES, CREDENTIALS, JOB, UNSCRAPED)
+
+_ASKED = re.compile(r'\bjob=~?\\?"([\w|-]+)\\?"')
 
 _FILES = ("credentials_file", "bearer_token_file", "password_file", "ca_file", "cert_file", "key_file")
 
@@ -61,6 +67,7 @@ def prometheus_findings(stack: Stack) -> Iterator[Finding]:
                 yield from _rule_files(stack, service, tree, folder)
                 yield from _key_files(stack, service, tree, folder)
                 yield from _jobs(tree)
+                yield from _unscraped(stack, service, tree, folder, call)
                 if not _is_fed(tree, call):
                     yield JOB.at(
                         tree["scrape_configs"].key_place, "nothing is scraped: list the jobs under scrape_configs"
@@ -71,15 +78,52 @@ def _rule_files(stack: Stack, service: Service, tree: Node, folder: PurePosixPat
     for part in tree["rule_files"].elements:
         path = folder / part.text
         host = stack.on_host(service, str(path.parent))
-        if host is None or not part.text or not _any(host, path.name):
+        if host is None or not part.text or not _matching(host, path.name):
             yield RULE_FILES.at(part.place, f"{service.name} finds no {path}: mount the rules there")
 
 
-def _any(folder: object, pattern: str) -> bool:
+def _matching(folder: Path, pattern: str) -> list[Path]:
     try:
-        return any(folder.glob(pattern))  # type: ignore[attr-defined]
+        return sorted(folder.glob(pattern))
     except (OSError, ValueError, NotImplementedError):
-        return False
+        return []
+
+
+def _unscraped(
+    stack: Stack, service: Service, tree: Node, folder: PurePosixPath, call: Invocation
+) -> Iterator[Finding]:
+    """Jobs that rules select by name, where the label can come from nowhere but a scrape job."""
+    jobs = {job["job_name"].text for job in tree["scrape_configs"].elements}
+    if not jobs or _labels_jobs(tree) or any("receiver" in word.text for word in call.words):
+        return
+    for part in tree["rule_files"].elements:
+        path = folder / part.text
+        host = stack.on_host(service, str(path.parent))
+        for file in _matching(host, path.name) if host is not None and part.text else []:
+            for number, line in enumerate(_lines(file), 1):
+                for name in dict.fromkeys(name for found in _ASKED.findall(line) for name in found.split("|")):
+                    if name and name not in jobs:
+                        near = did_you_mean(name, sorted(jobs))
+                        yield UNSCRAPED.at(Place(file, number), f"nothing scrapes a job {name}. {near}".strip())
+
+
+def _labels_jobs(tree: Node) -> bool:
+    """Whether the label `job` may be given by something else than a job's name."""
+    if any(tree[key].is_there for key in ("otlp", "scrape_config_files", "remote_read")):
+        return True
+    for path, node in tree["scrape_configs"].walk():
+        if path[-1:] in (("honor_labels",), ("file_sd_configs",), ("http_sd_configs",), ("kubernetes_sd_configs",)):
+            return True
+        if path[-1:] == ("job",) or (path[-1:] == ("target_label",) and node.text == "job"):
+            return True
+    return False
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def _key_files(stack: Stack, service: Service, tree: Node, folder: PurePosixPath) -> Iterator[Finding]:
@@ -106,6 +150,7 @@ def _is_fed(tree: Node, call: Invocation) -> bool:
 
 def _jobs(tree: Node) -> Iterator[Finding]:
     seen: dict[str, int] = {}
+    asked: dict[tuple[str, str], str] = {}
     for job in tree["scrape_configs"].elements:
         name = job["job_name"].text
         if not name:
@@ -113,6 +158,9 @@ def _jobs(tree: Node) -> Iterator[Finding]:
         elif name in seen:
             yield JOB.at(job["job_name"].place, f"the job {name} is there already, on line {seen[name]}")
         seen[name] = job.place.line
+        for place, target in _targets(job):
+            if (other := asked.setdefault((target, job["metrics_path"].text), name)) != name:
+                yield JOB.at(place, f"the job {name} scrapes {target}, as {other} does: name its own port")
         if not any(
             key.endswith("_configs") and inner.elements and "relabel" not in key for key, inner in job.entries.items()
         ):
@@ -125,6 +173,18 @@ def _jobs(tree: Node) -> Iterator[Finding]:
         path = job["metrics_path"]
         if path.text and path.text != "/metrics" and get_close_matches(path.text, ["/metrics"], 1, 0.85):
             yield JOB.at(path.place, f"the job {name} asks for {path.text}. Did you mean /metrics?")
+
+
+def _targets(job: Node) -> Iterator[tuple[Place, str]]:
+    """Where a job that rewrites no address asks."""
+    if job["params"].is_there or job["relabel_configs"].is_there:
+        return
+    for part in job["dns_sd_configs"].elements:
+        for name in part["names"].elements:
+            yield name.place, f"{name.text}:{part['port'].text}"
+    for part in job["static_configs"].elements:
+        for target in part["targets"].elements:
+            yield target.place, target.text
 
 
 def _looked_up(name: str, part: Node) -> Iterator[Finding]:

@@ -226,6 +226,8 @@ SEEDS = [
     Seed("a key that is not mounted", "credentials-file", PROMETHEUS, "/run/secrets/qdrant_api_key", "/run/secrets/qdrant_key"),
     Seed("a job twice", "scrape-job", PROMETHEUS, "job_name: leaf\n", "job_name: zoo # again\n"),
     Seed("a record that services have none of", "scrape-job", PROMETHEUS, "names: [qdrant], type: A, port", "names: [qdrant], port"),
+    Seed("two jobs at one port", "scrape-job", PROMETHEUS, "names: [collector], type: A, port: 8888", "names: [collector], type: A, port: 8889", at="names: [collector], type: A, port: 8889, refresh_interval: 15s }]\n\n  - job_name: tempo"),
+    Seed("a job that rules ask for", "job-unscraped", PROMETHEUS, "  - job_name: zoo\n", "  - job_name: zo\n", at='job="zoo"', told_in="observability/prometheus/rules/zoo.yml"),
     Seed("a page that nobody has", "scrape-job", PROMETHEUS, "  - job_name: zoo\n", "  - job_name: zoo\n    metrics_path: /metric\n", at="    metrics_path"),
     # Grafana
     Seed("a data source that is not provisioned", "unknown-data-source", SOURCES, "    type: prometheus\n", "    type: promethius\n", at='"query": "prometheus"', told_in=CHAT),
