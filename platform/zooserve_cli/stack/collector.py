@@ -4,9 +4,11 @@ What it asks of the pipelines beyond the Collector itself: memory is watched fir
 sampled, nothing is configured in vain, and nothing listens where only its own container could reach it.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -38,6 +40,9 @@ INCOMPLETE = Rule("collector-incomplete", Severity.ERROR, "A component lacks a k
 PORT = Rule(
     "collector-port", Severity.ERROR, "Two components listen on one port, or one on its container's loopback only"
 )
+MISSPELT = Rule(
+    "collector-misspelt", Severity.ERROR, "A word is all but an attribute of our spans, or a function of statements"
+)
 
 RULES = (
     UNREADABLE,
@@ -50,6 +55,7 @@ RULES = (
     SAMPLED,
     INCOMPLETE,
     PORT,
+    MISSPELT,
     *keys.RULES,
     *sampling.RULES,
 )
@@ -57,6 +63,8 @@ RULES = (
 KINDS = ("receivers", "processors", "exporters", "connectors", "extensions")
 _SIGNALS = ("traces", "metrics", "logs", "profiles")
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_WORD = re.compile(r"[A-Za-z_][\w.]{5,}\w")
+_ALL_BUT = 0.9
 _COUNTS_SPANS = "span_metrics"
 _SAMPLES = "tail_sampling"
 
@@ -86,6 +94,7 @@ def collector_findings(text: str, file: Path) -> Iterator[Finding]:
     yield from _in_vain(configured)
     yield from _sampled_metrics(configured)
     yield from _ports(configured)
+    yield from _misspelt(root)
 
 
 @dataclass(frozen=True)
@@ -255,6 +264,16 @@ def _samples(configured: Configured, pipeline: Pipeline, seen: frozenset[str]) -
         return False
     feeding = (one for identity in pipeline.ids("receivers") for one in configured.users("exporters", identity))
     return any(_samples(configured, one, seen | {pipeline.name}) for one in feeding)
+
+
+def _misspelt(root: Node) -> Iterator[Finding]:
+    """Words in processors and connectors: one that matches no attribute is no fault to the Collector."""
+    known = record()["words"]
+    for kind in ("processors", "connectors"):
+        for _, node in root[kind].walk():
+            for found in _WORD.finditer(node.value if isinstance(node.value, str) else ""):
+                if found[0] not in known and (near := get_close_matches(found[0], known, 1, _ALL_BUT)):
+                    yield MISSPELT.at(node.line_of(found.start()), f"{found[0]} is unknown. Did you mean {near[0]}?")
 
 
 def _ports(configured: Configured) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 import re
 import typing
 from collections.abc import Iterator
+from difflib import get_close_matches
 from enum import Enum
 from typing import Any, NoReturn
 
@@ -65,12 +66,13 @@ def _given_values(call: Invocation, program: Program) -> Iterator[Finding]:
     """What the flags whose values were recorded are given."""
     for index, word in enumerate(call.words):
         name, equals, value = word.text.partition("=")
-        pattern = program.values.get(name)
-        if pattern is None:
-            continue
+        pattern, some = program.values.get(name), program.slips.get(name, ())
         following = call.words[index + 1].text if index + 1 < len(call.words) else ""
         given = value if equals else following
-        if "$" not in given and not re.fullmatch(pattern, given):
+        for part in given.split(",") if some else ():
+            if part not in some and (near := get_close_matches(part, some, 1, 0.85)):
+                yield VALUE.at(word.place, f"{name} would pass over {part}. Did you mean {near[0]}?")
+        if pattern is not None and "$" not in given and not re.fullmatch(pattern, given):
             yield VALUE.at(word.place, f"{name} cannot be {given or 'nothing'}: write {_told(pattern, program)}")
 
 

@@ -24,6 +24,13 @@ RULES = (UNKNOWN, BAD, FOREIGN)
 
 
 _LIBRARIES = (
+    "GF_AUTH_ANONYMOUS_ENABLED",
+    "GF_AUTH_ANONYMOUS_ORG_ROLE",
+    "GF_AUTH_BASIC_ENABLED",
+    "GF_AUTH_DISABLE_LOGIN_FORM",
+    "GF_LOG_LEVEL",
+    "GF_PLUGINS_PREINSTALL",
+    "GF_PLUGINS_PREINSTALL_DISABLED",
     "HF_ENDPOINT",
     "HF_HOME",
     "HF_HUB_CACHE",
@@ -37,7 +44,7 @@ _LIBRARIES = (
     "RAY_USAGE_STATS_ENABLED",
     "RAY_worker_niceness",
 )
-"""What programs read beside their own prefix; there are more, so that only a slip of one of these is told."""
+"""Some of what programs read beside the names that are recorded whole: only a slip of one of these is told."""
 _ALL_BUT = 0.9
 _EXPORT = re.compile(r"\bexport\s+([A-Za-z_]\w*)=")
 

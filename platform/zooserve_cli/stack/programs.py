@@ -24,6 +24,7 @@ TEST = Rule("health-form", Severity.ERROR, "A health check is a list that begins
 RULES = (PROGRAM, TEST)
 
 _USUAL = ("python", "python3", "bash", "curl", "wget", "promtool")
+_PROMTOOL = ("check", "config", "healthy", "metrics", "query", "ready", "rules", "service-discovery", "web-config")
 _LONG = 6
 """Letters from which a name is not another program's by chance."""
 _OURS = (OURS, "zooserve_cli", "zooserve_ensembles")
@@ -49,6 +50,9 @@ def _started(stack: Stack, service: Service, words: tuple[Word, ...]) -> Iterato
         yield PROGRAM.at(words[0].place, f"{service.name} starts {head}. Did you mean {near}?")
     if head.startswith("python") and len(words) > 2 and words[1].text == "-m":
         yield from _module(service, words[2])
+    for word in words[1:3] if head == "promtool" else ():
+        if not word.text.startswith("-") and (near := _all_but(word.text, list(_PROMTOOL))):
+            yield PROGRAM.at(word.place, f"promtool has no command {word.text}. Did you mean {near}?")
     script = script_of(words, stack, service)
     if script is not None and not script.is_file():
         yield PROGRAM.at(words[0].place, f"{service.name} starts {script}, which is not there")

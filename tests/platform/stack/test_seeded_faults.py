@@ -140,6 +140,9 @@ SEEDS = [
     Seed("our command", "unknown-command", COMPOSE, "[zooserve, fetch, --verify]", "[zooserve, fetsh, --verify]"),
     Seed("a word too many", "unknown-command", COMPOSE, "[zooserve, route]", "[zooserve, route, now]"),
     Seed("a repository that is not mounted", "path-not-mounted", COMPOSE, "--model-repository=/models/zoo", "--model-repository=/model/zoo"),
+    Seed("a feature that is passed over", "flag-value", COMPOSE, "--enable-feature=exemplar-storage", "--enable-feature=exemplar-storag"),
+    Seed("Grafana's variable of a section", "unknown-environment", COMPOSE, "GF_AUTH_ANONYMOUS_ENABLED", "GF_AUTH_ANONYMUS_ENABLED"),
+    Seed("a health check's command", "unknown-program", COMPOSE, "promtool, check, ready", "promtool, chek, ready"),
     Seed("a mode that Triton lacks", "flag-value", COMPOSE, "--model-control-mode=explicit", "--model-control-mode=explict"),
     Seed("a setting of traces", "flag-value", COMPOSE, "--trace-config=mode=opentelemetry", "--trace-config=mode=opentelemtry"),
     Seed("a setting of metrics", "flag-value", COMPOSE, "--metrics-config=summary_latencies=true", "--metrics-config=summary_latency=true"),
@@ -229,6 +232,9 @@ SEEDS = [
     Seed("two jobs at one port", "scrape-job", PROMETHEUS, "names: [collector], type: A, port: 8888", "names: [collector], type: A, port: 8889", at="names: [collector], type: A, port: 8889, refresh_interval: 15s }]\n\n  - job_name: tempo"),
     Seed("a job that rules ask for", "job-unscraped", PROMETHEUS, "  - job_name: zoo\n", "  - job_name: zo\n", at='job="zoo"', told_in="observability/prometheus/rules/zoo.yml"),
     Seed("a page that nobody has", "scrape-job", PROMETHEUS, "  - job_name: zoo\n", "  - job_name: zoo\n    metrics_path: /metric\n", at="    metrics_path"),
+    # Collector
+    Seed("an attribute that no span has", "collector-misspelt", COLLECTOR, "key: zooserve.outcome", "key: zooserve.outcme"),
+    Seed("a function of statements", "collector-misspelt", COLLECTOR, "delete_key(attributes", "delte_key(attributes"),
     # Grafana
     Seed("a data source that is not provisioned", "unknown-data-source", SOURCES, "    type: prometheus\n", "    type: promethius\n", at='"query": "prometheus"', told_in=CHAT),
     Seed("a dashboard that names another", "grafana-datasource", CHAT, '"uid": "${datasource}"', '"uid": "promethius"'),
