@@ -42,6 +42,8 @@ _FOLDERS = (
 )
 _FILES = ("QDRANT_INIT_FILE_PATH",)
 """Variables of folders and files that their programs write."""
+_HOMES = ("/home/vllm", "/root")
+"""Of vLLM's image: of its own user, and of root."""
 _CACHE = re.compile(r'key:\s*"\w*path"\s*value:\s*"(/[^"]+)"')
 
 
@@ -91,6 +93,8 @@ def _written(stack: Stack, service: Service, call: Invocation) -> Iterator[Findi
         paths = {"/tmp"}  # noqa: S108  the container's
     elif call.program == "tritonserver" and (variant := call.flag("--model-config-name")) is not None:
         paths = _caches(stack, service, call, variant.text)
+    elif call.program == "vllm" and not any(service.can_write(f"{home}/.cache") for home in _HOMES):
+        paths = set() if "HF_HOME" in told(stack, service) else {f"{_HOMES[0]}/.cache"}
     else:
         return
     for path in sorted(paths):

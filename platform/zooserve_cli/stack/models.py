@@ -49,6 +49,7 @@ def model_findings(stack: Stack) -> Iterator[Finding]:
         yield from _enabled(stack, service)
         yield from _files(stack, service)
         yield from _served(stack, service)
+        yield from _untold(stack, service)
 
 
 def _repository(stack: Stack, service: Service) -> Path | None:
@@ -157,6 +158,23 @@ def _fault(load: Callable[[Path], object], file: Path) -> str:
     except (ZooserveError, ValueError, RecursionError) as exc:
         return str(exc)
     return ""
+
+
+def _untold(stack: Stack, service: Service) -> Iterator[Finding]:
+    """A router in a container finds no server beside it: it has to be told of those that its catalogue needs."""
+    environment = told_nodes(stack, service)
+    routes = any(call.program == OURS and call.subcommand[:1] == ("route",) for call in invocations(stack, service))
+    catalogue = environment.get("ZOOSERVE_CATALOGUE")
+    if not routes or catalogue is None or not service.networks:
+        return
+    needed = {model["runs_on"].text: model["name"].text for model in _catalogue(stack, service)}
+    for part in ("zoo", "leaf"):
+        setting = f"ZOOSERVE_{part.upper()}__HOST"
+        if part in needed and setting not in environment:
+            yield MODEL.at(
+                catalogue.place,
+                f"the catalogue has {needed[part]} on the {part}, and nothing says where: set {setting}",
+            )
 
 
 def _served(stack: Stack, service: Service) -> Iterator[Finding]:

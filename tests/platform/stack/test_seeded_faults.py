@@ -111,6 +111,7 @@ SEEDS = [
     Seed("Qdrant's volume", "data-not-kept", COMPOSE, '"qdrant:/qdrant/storage"', '"qdrant:/qdrant/storag"', at="  qdrant:\n"),
     Seed("a state that cannot be written", "not-writable", COMPOSE, "/var/lib/zooserve:mode", "/var/lib/zoosrve:mode", at="  ZOOSERVE_STATE_DIR"),
     Seed("a home that is nowhere", "not-writable", COMPOSE, "    HF_HOME: /hub", "    HF_HOME: /hubs"),
+    Seed("vLLM's home elsewhere", "not-writable", COMPOSE, "vllm-home:/home/vllm", "vllm-home:/home/vlm", at="    entrypoint: [vllm, serve]", profile="vllm"),
     Seed("no scratch", "not-writable", COMPOSE, '["/tmp:exec,mode=1777,size=2g", "/var', '["/tmpp:exec,mode=1777,size=2g", "/var', at="  command: [zooserve, route]"),
     # Environment
     Seed("a setting misspelt", "unknown-setting", COMPOSE, ROUTER_ENV, in_router("ZOOSERVE_TRACING__CONTENTS: true"), at="  ZOOSERVE_TRACING__CONTENTS"),
@@ -221,6 +222,7 @@ SEEDS = [
     Seed("a model that the catalogue lacks", "unknown-model", EXAMPLE, "ZOOSERVE_MODELS=default", "ZOOSERVE_MODELS=default,rerankk", at="  ZOOSERVE_MODELS: $", told_in=COMPOSE),
     Seed("a router asked for no model", "unknown-model", COMPOSE, "zooserve.health, router, embed", "zooserve.health, router, embde"),
     Seed("vLLM serves another name", "unknown-model", COMPOSE, "--served-model-name=chat", "--served-model-name=chats", at="      model: chat", told_in="platform/deploy/catalogues/vllm.yaml", profile="vllm"),
+    Seed("the catalogue of another profile", "unknown-model", COMPOSE, "{ file: ./platform/deploy/catalogues/vllm.yaml }", "{ file: ./zoo.yaml }", at="  ZOOSERVE_CATALOGUE: /etc", profile="vllm"),
     Seed("vLLM takes fewer tokens", "unknown-model", EXAMPLE, "VLLM_MAX_MODEL_LEN=2048", "VLLM_MAX_MODEL_LEN=1024", at="      - --max-model-len", told_in=COMPOSE, profile="vllm"),
     Seed("a catalogue that is refused", "catalogue-refused", "platform/deploy/catalogues/vllm.yaml", "    task: rerank\n", "    task: rerankk\n", profile="vllm"),
     Seed("the health check of another", "health-of-another", COMPOSE, "zooserve.health, router, embed", "zooserve.health, zoo, embed"),
