@@ -91,8 +91,8 @@ def _told(stack: Stack, service: Service) -> Iterator[Finding]:
 def _written(stack: Stack, service: Service, call: Invocation) -> Iterator[Finding]:
     if call.program == OURS and call.subcommand[:1] in (("route",), ("triton",), ("up",), ("fetch",)):
         paths = {"/tmp"}  # noqa: S108  the container's
-    elif call.program == "tritonserver" and (variant := call.flag("--model-config-name")) is not None:
-        paths = _caches(stack, service, call, variant.text)
+    elif call.program == "tritonserver" and call.flag("--model-config-name") is not None:
+        paths = _caches(stack, service, call)
     elif call.program == "vllm" and not any(service.can_write(f"{home}/.cache") for home in _HOMES):
         paths = set() if "HF_HOME" in told(stack, service) else {f"{_HOMES[0]}/.cache"}
     else:
@@ -102,13 +102,12 @@ def _written(stack: Stack, service: Service, call: Invocation) -> Iterator[Findi
             yield UNWRITABLE.at(call.place, f"{service.name} writes to {path}: mount a volume or a tmpfs there")
 
 
-def _caches(stack: Stack, service: Service, call: Invocation, variant: str) -> set[str]:
-    """The folders that a variant of the models puts engines and timings into."""
+def _caches(stack: Stack, service: Service, call: Invocation) -> set[str]:
+    """The folders that variants of the models put engines and timings into: which one runs is an env file's matter."""
     repository = call.flag("--model-repository") or call.flag("--model-store")
     folder = stack.on_host(service, repository.text) if repository is not None else None
-    if folder is None or not re.fullmatch(r"[\w.-]+", variant):
-        return set()
-    return {path for file in folder.glob(f"*/configs/{variant}.pbtxt") for path in _CACHE.findall(_text(file))}
+    files = folder.glob("*/configs/*.pbtxt") if folder is not None else ()
+    return {path for file in files for path in _CACHE.findall(_text(file))}
 
 
 def _text(file: Path) -> str:

@@ -54,8 +54,9 @@ def environment_findings(stack: Stack) -> Iterator[Finding]:
     for service in stack.services.values():
         environment = told_nodes(stack, service)
         yield from _settings(environment)
-        yield from _slips(environment)
-        for program in _programs(stack, service):
+        programs = _programs(stack, service)
+        yield from _slips(environment, programs)
+        for program in programs:
             yield from _foreign({**environment, **_exported(service)}, program)
 
 
@@ -104,9 +105,15 @@ def _exported(service: Service) -> dict[str, Node]:
     return found
 
 
-def _slips(environment: Mapping[str, Node]) -> Iterator[Finding]:
+def _slips(environment: Mapping[str, Node], programs: list[Program]) -> Iterator[Finding]:
+    """Names that are all but one that somebody reads, a slip in the prefix among them."""
+    prefixes = (PREFIX, *(program.env.prefix for program in programs if program.env))
+    known = [*_LIBRARIES, *setting_names()]
+    known += [name for program in programs if program.env for name in program.env.names if "*" not in name]
     for name, node in environment.items():
-        if name not in _LIBRARIES and (near := get_close_matches(name, _LIBRARIES, 1, _ALL_BUT)):
+        if name.removesuffix("__FILE") in known or (name.upper().startswith(prefixes) and not name.startswith("GF_")):
+            continue
+        if near := get_close_matches(name, known, 1, _ALL_BUT):
             yield FOREIGN.at(node.key_place, f"nothing is known to read {name}. Did you mean {near[0]}?")
 
 

@@ -19,12 +19,17 @@ PROGRAM = Rule(
     Severity.ERROR,
     "What is started is all but a program or module that is known, or a missing script",
 )
-TEST = Rule("health-form", Severity.ERROR, "A health check is a list that begins with neither CMD, CMD-SHELL nor NONE")
+TEST = Rule(
+    "health-form",
+    Severity.ERROR,
+    "A health check is a list that begins with neither CMD, CMD-SHELL nor NONE, or names no program",
+)
 
 RULES = (PROGRAM, TEST)
 
 _USUAL = ("python", "python3", "bash", "curl", "wget", "promtool")
 _PROMTOOL = ("check", "config", "healthy", "metrics", "query", "ready", "rules", "service-discovery", "web-config")
+_SUBCOMMANDS = ("fetch", "route", "triton", "up")
 _LONG = 6
 """Letters from which a name is not another program's by chance."""
 _OURS = (OURS, "zooserve_cli", "zooserve_ensembles")
@@ -37,6 +42,10 @@ def program_findings(stack: Stack) -> Iterator[Finding]:
         test = service.health_test
         if service.node["healthcheck"]["test"].is_list and test and test[0].text not in ("CMD", "CMD-SHELL"):
             yield TEST.at(test[0].place, f"{test[0].text} begins the health check of {service.name}: begin it with CMD")
+        elif len(test) > 1 and test[0].text == "CMD" and test[1].text.startswith("-"):
+            yield TEST.at(
+                test[1].place, f"the health check of {service.name} begins with {test[1].text}: name a program"
+            )
         elif test and test[0].text == "CMD":
             yield from _started(stack, service, test[1:])
 
@@ -46,6 +55,8 @@ def _started(stack: Stack, service: Service, words: tuple[Word, ...]) -> Iterato
     if not words or words[0].text.startswith("-"):
         return
     head = PurePosixPath(words[0].text).name
+    if words[0].text in _SUBCOMMANDS and OURS in service.image:
+        yield PROGRAM.at(words[0].place, f"{service.name} starts {head}, a command of {OURS}: begin with {OURS}")
     if near := _all_but(head, _expected(stack, service)):
         yield PROGRAM.at(words[0].place, f"{service.name} starts {head}. Did you mean {near}?")
     if head.startswith("python") and len(words) > 2 and words[1].text == "-m":

@@ -111,6 +111,7 @@ SEEDS = [
     Seed("Qdrant's volume", "data-not-kept", COMPOSE, '"qdrant:/qdrant/storage"', '"qdrant:/qdrant/storag"', at="  qdrant:\n"),
     Seed("a state that cannot be written", "not-writable", COMPOSE, "/var/lib/zooserve:mode", "/var/lib/zoosrve:mode", at="  ZOOSERVE_STATE_DIR"),
     Seed("a home that is nowhere", "not-writable", COMPOSE, "    HF_HOME: /hub", "    HF_HOME: /hubs"),
+    Seed("a cache of engines elsewhere", "not-writable", COMPOSE, "engine-cache:/var/cache/zooserve", "engine-cache:/var/cache/zoo", at="      - tritonserver"),
     Seed("vLLM's home elsewhere", "not-writable", COMPOSE, "vllm-home:/home/vllm", "vllm-home:/home/vlm", at="    entrypoint: [vllm, serve]", profile="vllm"),
     Seed("no scratch", "not-writable", COMPOSE, '["/tmp:exec,mode=1777,size=2g", "/var', '["/tmpp:exec,mode=1777,size=2g", "/var', at="  command: [zooserve, route]"),
     # Environment
@@ -119,6 +120,8 @@ SEEDS = [
     Seed("a port that is none", "bad-setting", COMPOSE, 'RAY_METRICS_PORT: "9102"', 'RAY_METRICS_PORT: "910200"'),
     Seed("Grafana's variable", "unknown-environment", COMPOSE, "GF_USERS_ALLOW_SIGN_UP", "GF_USERS_ALLOW_SIGNUP"),
     Seed("Qdrant's variable", "unknown-environment", COMPOSE, "QDRANT__STORAGE__SNAPSHOTS_PATH", "QDRANT__STORAGE__SNAPSHOT_PATH"),
+    Seed("a prefix of ours", "unknown-environment", COMPOSE, "  ZOOSERVE_PORT:", "  ZOOSERE_PORT:"),
+    Seed("Grafana's prefix", "unknown-environment", COMPOSE, "GF_USERS_ALLOW", "FG_USERS_ALLOW"),
     Seed("Ray's variable", "unknown-environment", COMPOSE, "RAY_SERVE_ENABLE_HA_PROXY", "RAY_SERVE_ENABLE_HAPROXY"),
     Seed("the Hub's variable", "unknown-environment", COMPOSE, "    HF_TOKEN_PATH", "    HF_TOKEN_PAHT", at="    HF_TOKEN_PAHT"),
     Seed("a script's variable", "unknown-environment", COMPOSE, "export QDRANT__SERVICE__API_KEY=", "export QDRANT__SERVICE__API_KY="),
@@ -129,6 +132,8 @@ SEEDS = [
     Seed("a script that is not there", "unknown-program", EXAMPLE, "LEAF_REPOSITORY=./model_repository/trtllm/smollm2_135m\n", "LEAF_REPOSITORY=./model_repository/trtllm\n", at="  command: [sh, /models/leaf", told_in=COMPOSE),
     Seed("a health check's module", "unknown-program", COMPOSE, "zooserve.health, router, embed", "zooserve.helth, router, embed"),
     Seed("a health check's program", "unknown-program", COMPOSE, "test: [CMD, promtool,", "test: [CMD, promtol,"),
+    Seed("no program", "unknown-program", COMPOSE, "[zooserve, fetch, --verify]", "[fetch, --verify]"),
+    Seed("a health check of no program", "health-form", COMPOSE, "test: [CMD, python3, -m, zooserve.health, router", "test: [CMD, -m, zooserve.health, router"),
     Seed("a health check without CMD", "health-form", COMPOSE, "test: [CMD, curl,", "test: [curl,"),
     # Command lines
     Seed("Triton's flag", "unknown-flag", COMPOSE, "--exit-on-error=false", "--exit-on-errors=false"),
