@@ -51,6 +51,9 @@ def command_findings(stack: Stack) -> Iterator[Finding]:
 
 def _foreign(call: Invocation, program: Program) -> Iterator[Finding]:
     yield from _given_values(call, program)
+    for flag in program.required if call.words else ():
+        if not any(word.text.partition("=")[0] in (*flag.split("|"), "--help") for word in call.words):
+            yield VALUE.at(call.place, f"{program.program} does not start without {flag.partition('|')[0]}: give it")
     if program.flags is None:
         return
     known = {*program.flags, *(f"-{flag}" for flag in program.flags if re.match(r"-[^-].", flag))}

@@ -114,6 +114,10 @@ def _untold(stack: Stack, service: Service, call: Invocation) -> Iterator[Findin
         if setting and setting not in environment and (not commands or call.subcommand[:1] in commands):
             yield UNREAD.at(grant.place, f"nothing tells {service.name} of {grant.target}: set {setting}")
 
+    for mount in service.mounts if "ZOOSERVE_REPOSITORY" not in environment else ():
+        if mount.kind == "bind" and mount.source and any(stack.path(mount.source).glob("zoo/*/config.pbtxt")):
+            yield UNREAD.at(mount.place, f"nothing tells {service.name} of {mount.target}: set ZOOSERVE_REPOSITORY")
+
 
 def _unmade(stack: Stack) -> Iterator[Finding]:
     """Ours only: the script that makes the secrets knows each by its file's name."""

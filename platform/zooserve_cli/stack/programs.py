@@ -57,6 +57,9 @@ def _started(stack: Stack, service: Service, words: tuple[Word, ...]) -> Iterato
     head = PurePosixPath(words[0].text).name
     if words[0].text in _SUBCOMMANDS and OURS in service.image:
         yield PROGRAM.at(words[0].place, f"{service.name} starts {head}, a command of {OURS}: begin with {OURS}")
+    image = image_program(stack, service)
+    if service.entrypoint[:1] == words[:1] and image is not None and head in image.subcommands:
+        yield PROGRAM.at(words[0].place, f"{service.name} starts {head}: begin with {image.program}")
     if near := _all_but(head, _expected(stack, service)):
         yield PROGRAM.at(words[0].place, f"{service.name} starts {head}. Did you mean {near}?")
     if head.startswith("python") and len(words) > 2 and words[1].text == "-m":

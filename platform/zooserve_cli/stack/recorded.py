@@ -84,6 +84,8 @@ class Program(_Record):
     flags: tuple[str, ...] | None = None
     values: Mapping[str, str] = Field(default_factory=dict)
     """Patterns of what some flags take."""
+    required: tuple[str, ...] = ()
+    """Flags without which it does not start; `a|b`: one of the two."""
     slips: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """Some of the values of a flag that passes over what it does not know."""
     env: Environment | None = None
