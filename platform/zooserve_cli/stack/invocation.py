@@ -162,7 +162,7 @@ def _from_shell(
     for index, word in enumerate(words):
         if re.fullmatch(r"-[a-z]*c", word.text):
             if index + 1 < len(words):
-                yield from _from_script(words[index + 1], names)
+                yield from _from_script(words[index + 1], names, stack, service)
             return
         if not word.text.startswith("-"):
             break
@@ -191,8 +191,13 @@ def _from_file(script: Path, names: Mapping[str, str]) -> Iterator[Invocation]:
     yield from _from_script(Word(text, Place(script, 1)), names)
 
 
-def _from_script(script: Word, names: Mapping[str, str]) -> Iterator[Invocation]:
-    """Each known program that begins a simple command of a script. The shell's variables stay as they are."""
+def _from_script(
+    script: Word, names: Mapping[str, str], stack: Stack | None = None, service: Service | None = None
+) -> Iterator[Invocation]:
+    """Each known program that begins a simple command of a script, or of one that it starts, if a stack is given.
+
+    The shell's variables stay as they are.
+    """
     lines = script.text.split("\n")
     offset = 0
     number = 0
@@ -207,6 +212,10 @@ def _from_script(script: Word, names: Mapping[str, str]) -> Iterator[Invocation]
         for words in _simple_commands(line, at):
             if words and (head := PurePosixPath(words[0].text).name) in names:
                 yield Invocation(names[head], words[1:], at)
+            elif stack is not None and service is not None:
+                other = script_of(words, stack, service)
+                if other is not None and other.is_file():
+                    yield from _from_file(other, names)
 
 
 def _simple_commands(line: str, place: Place) -> Iterator[tuple[Word, ...]]:

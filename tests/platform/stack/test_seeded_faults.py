@@ -259,6 +259,7 @@ SEEDS = [
     # GPUs
     Seed("no GPU", "gpu-missing", COMPOSE, 'deploy: { resources: { reservations: { devices: [{ driver: nvidia, device_ids: ["${ZOO_GPU}"], capabilities: [gpu] }] } } }', "deploy: {}", at="  zoo:\n"),
     Seed("no GPU for TensorRT-LLM", "gpu-missing", COMPOSE, 'deploy: { resources: { reservations: { devices: [{ driver: nvidia, device_ids: ["${LEAF_GPU}"], capabilities: [gpu] }] } } }', "deploy: {}", at="  leaf:\n"),
+    Seed("no GPU behind a script", "gpu-missing", COMPOSE, '    networks: { inside: { aliases: [leaf] }, egress: {} }\n    deploy: { resources: { reservations: { devices: [{ driver: nvidia, device_ids: ["${SHARED_GPU}"], capabilities: [gpu] }] } } }\n', "    networks: { inside: { aliases: [leaf] }, egress: {} }\n", at="  leaf-shared:\n", profile="shared-gpu"),
     Seed("more than the card", "gpu-shares", EXAMPLE, "VLLM_GPU_MEMORY_UTILIZATION=0.90", "VLLM_GPU_MEMORY_UTILIZATION=9", at="      - --gpu-memory-utilization", told_in=COMPOSE, profile="vllm"),
     Seed("no capability", "gpu-reservation", COMPOSE, 'device_ids: ["${ZOO_GPU}"], capabilities: [gpu]', 'device_ids: ["${ZOO_GPU}"], capabilities: [compute]'),
     Seed("the same GPU", "gpu-taken", EXAMPLE, "LEAF_GPU=1", "LEAF_GPU=0", at='device_ids: ["${LEAF_GPU}"]', told_in=COMPOSE),
