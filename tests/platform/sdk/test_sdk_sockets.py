@@ -344,8 +344,9 @@ def test_a_client_that_is_closed_in_the_middle_of_a_call_fails_it_by_an_error_of
 
 
 LOOP = """
-import sys
+import signal, sys
 from zooserve import Zoo
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are born without
 zoo = Zoo(sys.argv[1], timeout_s=600)
 stream = zoo.embed_stream(["first"] * 256 + ["later"] * 1000, concurrency=3)  # outlives the loop, and the error
 for made in stream:
