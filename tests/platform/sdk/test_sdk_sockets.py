@@ -347,6 +347,7 @@ LOOP = """
 import signal, sys
 from zooserve import Zoo
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are born without
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # whatever whoever started this had blocked
 zoo = Zoo(sys.argv[1], timeout_s=600)
 stream = zoo.embed_stream(["first"] * 256 + ["later"] * 1000, concurrency=3)  # outlives the loop, and the error
 for made in stream:
