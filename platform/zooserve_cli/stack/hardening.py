@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from zooserve_cli.stack.environment import told_nodes
 from zooserve_cli.stack.service import Service
 from zooserve_cli.stack.stack import Stack
 from zooserve_ensembles.checking.findings import Finding, Rule, Severity
@@ -24,9 +25,18 @@ WRITABLE = Rule(
     "A container's file system is neither read-only nor says a comment why it is written to",
 )
 
-RULES = (PRIVILEGED, HOST, SOCKET, WRITABLE)
+CLEAR = Rule(
+    "secret-in-clear",
+    Severity.ERROR,
+    "A password, token or key is a plain variable, which `docker inspect` and every child process see",
+)
+
+RULES = (PRIVILEGED, HOST, SOCKET, WRITABLE, CLEAR)
 
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
+_SECRET = re.compile(
+    r"(?:^|_)(?:PASSWORD|PASSWD|TOKEN|SECRET|SALT|API_KEY|SECRET_KEY|PRIVATE_KEY|ACCESS_KEY)$", re.IGNORECASE
+)
 _REASON = re.compile(r"#.*(read.?only|writ|tmpfs)", re.IGNORECASE)
 
 
@@ -52,6 +62,12 @@ def hardening_findings(stack: Stack) -> Iterator[Finding]:
                 yield SOCKET.at(mount.place, f"{service.name} sees {mount.source}: remove it")
         if node["use_api_socket"].is_true:
             yield SOCKET.at(node["use_api_socket"].key_place, f"{service.name} sees the engine's socket: remove it")
+        for name, value in told_nodes(stack, service).items():
+            if _SECRET.search(name) and value.text:
+                yield CLEAR.at(
+                    value.key_place,
+                    f"{name} of {service.name} stands in clear: give it as a secret, a file that it is read from",
+                )
         if not node["read_only"].is_true and not _has_reason(service):
             yield WRITABLE.at(
                 service.place, f"set read_only: true for {service.name}, or say in a comment in it why it must write"

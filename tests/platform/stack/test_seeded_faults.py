@@ -209,6 +209,8 @@ SEEDS = [
     Seed("Triton's readiness", "triton-readiness", COMPOSE, "test: [CMD, python3, -m, zooserve.health, --end-after=8, leaf]", 'test: [CMD, curl, -f, "http://localhost:8000/v2/health/ready"]'),
     # Hardening
     Seed("privileged", "privileged", COMPOSE, "  grafana:\n", "  grafana:\n    privileged: true\n", at="    privileged"),
+    Seed("a password in clear", "secret-in-clear", COMPOSE, "GF_SECURITY_ADMIN_PASSWORD__FILE: /run/secrets/grafana_admin_password", "GF_SECURITY_ADMIN_PASSWORD: hunter2", at="GF_SECURITY_ADMIN_PASSWORD: hunter2"),
+    Seed("a key in clear", "secret-in-clear", COMPOSE, '      QDRANT__TELEMETRY_DISABLED: "true"', "      QDRANT__SERVICE__API_KEY: hunter2", at="QDRANT__SERVICE__API_KEY: hunter2"),
     Seed("a capability", "privileged", COMPOSE, "  grafana:\n", "  grafana:\n    cap_add: [SYS_ADMIN]\n", at="    cap_add"),
     Seed("the host's network", "host-namespace", COMPOSE, "  grafana:\n", "  grafana:\n    pid: host\n", at="    pid: host"),
     Seed("the engine's socket", "engine-socket", COMPOSE, "      - grafana:/var/lib/grafana", "      - /var/run/docker.sock:/var/run/docker.sock\n      - grafana:/var/lib/grafana"),
