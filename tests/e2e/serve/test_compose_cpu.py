@@ -115,6 +115,15 @@ class Vllm(Answering):
         self.answer("".join([*events, "data: [DONE]\n\n"]).encode(), "text/event-stream")
 
 
+def proxies(name: str) -> dict[str, str]:
+    """What Docker hands to every container where its own client goes through a proxy; this one is not there.
+
+    vLLM's server is an upstream, and those are asked as the environment says.
+    """
+    nowhere = dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"), "http://127.0.0.1:9")
+    return {**nowhere, "no_proxy": "127.0.0.1"} if name == "router-vllm" else nowhere
+
+
 @dataclass
 class Box:
     """Containers without an engine: what each is given, and the processes in their place."""
@@ -134,7 +143,7 @@ class Box:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "zooserve_cli", *arguments],
                 cwd=self.root,
-                env={"PATH": os.environ["PATH"], "HOME": str(self.root), **self.environment(name)},
+                env={"PATH": os.environ["PATH"], "HOME": str(self.root), **proxies(name), **self.environment(name)},
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
