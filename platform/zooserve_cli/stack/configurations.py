@@ -26,6 +26,7 @@ VARIABLE = Rule("config-variable", Severity.ERROR, "A configuration reads a vari
 RULES = (UNREADABLE, UNSEEN, VARIABLE)
 
 _SUFFIXES = (".yml", ".yaml")
+_SYSTEM_DEPTH = 2
 _MOST_FILES = 50
 _BESIDE = {"rules", "tests"}
 """Folders of alert rules and of tests for them: promtool reads those."""
@@ -108,7 +109,9 @@ def _files(stack: Stack, service: Service) -> list[Path]:
             if source.is_file() and source.suffix in _SUFFIXES:
                 found.append(source)
             elif (
-                source.is_dir() and not any(source.glob("*/*/config.pbtxt")) and not any(source.glob("*/config.pbtxt"))
+                _holds_configurations(source)
+                and not any(source.glob("*/*/config.pbtxt"))
+                and not any(source.glob("*/config.pbtxt"))
             ):
                 found += [file for file in sorted(source.rglob("*.y*ml"))[:_MOST_FILES] if file.suffix in _SUFFIXES]
         except (OSError, ValueError):
@@ -126,3 +129,8 @@ def _expanded(node: Node, environment: Mapping[str, str]) -> Node:
     if _VARIABLE.fullmatch(node.value):  # what it is set to is looked at in the environment
         return replace(node, value=None)
     return replace(node, value=_VARIABLE.sub(lambda found: environment.get(found[1], found[0]), node.value))
+
+
+def _holds_configurations(folder: Path) -> bool:
+    """Not one of the system's own, as `/` is, which is mounted to be watched: it would be searched whole."""
+    return folder.is_dir() and len(folder.resolve().parts) > _SYSTEM_DEPTH

@@ -112,8 +112,8 @@ services:
   vllm:
     image: vllm/vllm-openai:v0.26.0
     runtime: nvidia
-    environment: [HF_HOME=/root/.cache/huggingface, NVIDIA_VISIBLE_DEVICES=all]
-    volumes: ["hub:/root/.cache/huggingface"]
+    environment: [HF_HOME=/data/hub, NVIDIA_VISIBLE_DEVICES=all]
+    volumes: ["hub:/data/hub"]
     command: --model Qwen/Qwen2.5-7B-Instruct --max-model-len 32k --gpu-memory-utilization 0.9 --enable-auto-tool-choice
     ports: ["127.0.0.1:8000:8000"]
     healthcheck: { test: ["CMD-SHELL", "curl -f http://localhost:8000/health || exit 1"], start_period: 5m }
